@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Opening a kernel zoned block device. */
+/* Opens a kernel zoned block device. */
 #include <fcntl.h>
 #include <libzbd/zbd.h>
 #include <limits.h>
@@ -10,8 +10,9 @@
 #include "backends.h"
 #include "block_priv.h"
 
-#define ZBD_TABLE 1024 /* descriptors that libzbd has room for */
-#define ZBD_MARGIN 64 /* descriptors that other threads may open between our check and its open */
+#define ZBD_TABLE 1024 /* number of descriptors in libzbd's table */
+/* how many descriptors other threads may open between our check and libzbd's open */
+#define ZBD_MARGIN 64
 
 static void block_close(struct zns_dev *d)
 {
@@ -92,7 +93,7 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	}
 	if (b->fd < ZBD_TABLE)
 		return 0;
-	/* libzbd has already written beyond its table; this can only be reported */
+	/* libzbd has already written beyond its table, so this can only be reported */
 	ret = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
 		       spec, b->fd);
 	close(b->fd);
@@ -100,7 +101,8 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	return ret;
 }
 
-/* libzbd needs the node's own name: use the kernel's, if it leads to the same device. */
+/* Finds the node's name. libzbd needs the kernel's name of the device; that one is used if it leads
+ * to the same device as @spec. */
 static const char *kernel_node(const char *spec, const char *name, dev_t dev, char *buf, size_t len)
 {
 	struct stat st;
@@ -130,7 +132,8 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 		ret = block_queue_ordered(name, err);
 	if (!ret)
 		ret = open_zbd(b, kernel_node(spec, name, dev, node, sizeof(node)), &info, err);
-	if (!ret && info.zone_size & (info.zone_size - 1)) /* libzbd computes with masks */
+	/* libzbd computes with bit masks, so the size must be a power of two */
+	if (!ret && info.zone_size & (info.zone_size - 1))
 		ret = zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s: zones of %llu bytes are not supported: their size must be a power of two",

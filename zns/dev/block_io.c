@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Block device: reports and zone management by libzbd, data by O_DIRECT. One write per zone at a
- * time. */
+/* Kernel zoned block devices: reports and zone management with libzbd, data with O_DIRECT, one
+ * write at a time for each zone. */
 #include <libzbd/zbd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 
 int block_fail(int code, struct zns_err *why)
 {
-	/* The two limits have their own errnos. Other errnos say nothing about the zone's state. */
+	/* The two limits have errnos of their own. Other errnos do not tell in which state the zone
+	 * is. */
 	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
 		return zns_fail(why, code, "%s", strerror(-code));
 	if (code == -EBADE)
@@ -103,7 +104,7 @@ int block_move(int fd, bool write, int flags, uint64_t pos, void *buf, size_t le
 	return 0;
 }
 
-/* One command for the kernel, which may split it. */
+/* Transfers the data of one call; the kernel may split it into several commands. */
 static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf,
 		    size_t len, struct zns_err *why)
 {
@@ -121,7 +122,8 @@ static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *bu
 	return transfer(h, true, 0, zone, off, (void *)buf, len, why);
 }
 
-/* The kernel uses forced unit access, or a write and a flush, as the drive supports it. */
+/* With RWF_DSYNC the kernel uses forced unit access, or a write and a flush, depending on the
+ * drive. */
 static int block_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
 			       size_t len, struct zns_err *why)
 {

@@ -12,7 +12,7 @@
 struct block {
 	struct hw hw;
 	int fd; /* opened by libzbd, with O_DIRECT */
-	bool nvme; /* accepts NVMe commands */
+	bool nvme; /* the drive accepts NVMe commands */
 };
 
 /* block.c */
@@ -20,21 +20,23 @@ struct block {
 int block_check_descriptors(const char *spec, struct zns_err *err);
 
 /* block_queue.c */
-/* Geometry from the queue of block device @name. libzbd gives nr_zones, zone_size, limits and
- * block size. */
+/* Fills in the limits of the geometry from the queue of block device @name. nr_zones, zone_size,
+ * open and active limits and block size have been filled in from libzbd. */
 void block_queue_limits(const char *name, struct zns_geometry *g);
-/* Writes to one zone must reach the device in order. Kernels before 6.10 need a scheduler for
+/* Does the queue keep the order of writes to a zone? Kernels before 6.10 need an I/O scheduler for
  * that. */
 int block_queue_ordered(const char *name, struct zns_err *err);
 
 /* block_io.c */
-/* @nr zones from the drive's zone @at on, as those from @first on. @size: of a zone. */
+/* Reports @nr zones, from zone @at of the drive on; they are numbered from @first on in @out.
+ * @size: size of a zone. */
 int block_report_run(int fd, uint64_t size, uint32_t at, uint32_t first, uint32_t nr,
 		     struct zns_zone *out, struct zns_err *why);
-/* Transfers all of it. 0, -errno, or 1: the end of the device came before. @flags: those of
- * pwritev2(). */
+/* Transfers all @len bytes. 0, -errno, or 1: the end of the device was reached before. @flags are
+ * those of pwritev2(). */
 int block_move(int fd, bool write, int flags, uint64_t pos, void *buf, size_t len);
-int block_fail(int code, struct zns_err *why); /* the errors of struct hw_raw, from an errno */
+/* converts an errno to the errors of struct hw_raw */
+int block_fail(int code, struct zns_err *why);
 extern const struct hw_raw block_raw;
 
 #endif

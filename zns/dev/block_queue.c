@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A block device's queue: transfer limits, alignment, and the order of writes. */
+/* Reads from a block device's queue its transfer limits, its alignment, and whether it keeps the
+ * order of writes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -14,20 +15,21 @@ void block_queue_limits(const char *name, struct zns_geometry *g)
 {
 	uint64_t v, max = HW_MAX_IO;
 
-	/* Some disks have 512-byte blocks but only take writes in 4 KiB steps. */
+	/* Some disks have 512-byte blocks but only accept writes that are multiples of 4 KiB. */
 	if (!hw_queue_number(name, "zone_write_granularity", &v) && v > g->block_size &&
 	    v <= HW_MAX_IO && !(v & (v - 1)))
 		g->block_size = v;
-	/* A request that the kernel must split arrives in odd pieces. So limit it to one piece. */
+	/* A larger request would be split by the kernel into pieces of irregular size, so limit
+	 * requests to what is not split. */
 	if (!hw_queue_number(name, "max_sectors_kb", &v) && v)
 		max = zns_min(max, KIB(v));
 	if (!hw_queue_number(name, "max_segments", &v) && v)
 		max = zns_min(max, v * HW_PAGE);
 	g->max_io_bytes = zns_max(hw_transfer_limit(max), g->block_size);
 	/*
-	 * Kernels since 6.0 accept smaller alignment than a block, but not all drivers do: null_blk
-	 * writes beyond its pages when a block straddles two pages of the buffer. So align to
-	 * blocks.
+	 * Kernels since 6.0 accept buffers that are aligned to less than a block, but not all
+	 * drivers handle them: null_blk writes beyond its pages if a block straddles two pages of
+	 * the buffer. So align to blocks.
 	 */
 	if (hw_queue_number(name, "dma_alignment", &v) || v >= KIB(64))
 		v = 0;
@@ -43,7 +45,8 @@ static bool kernel_orders_writes(void)
 	       (major > 6 || (major == 6 && minor >= 10));
 }
 
-/* "none [mq-deadline] bfq" */
+/* Is the scheduler selected that keeps the order of writes? The file's text is like "none
+ * [mq-deadline] bfq". */
 static bool has_scheduler(const char *name)
 {
 	char text[256];
@@ -74,7 +77,8 @@ int block_queue_ordered(const char *name, struct zns_err *err)
 
 	if (kernel_orders_writes() || has_scheduler(name))
 		return 0;
-	/* Device mapper and NVMe multipath have no queue of their own: the devices below decide. */
+	/* Device mapper and NVMe multipath have no queue of their own: the devices below them
+	 * decide. */
 	if (snprintf(path, sizeof(path), "/sys/block/%s/mq", name) < (int)sizeof(path) &&
 	    stat(path, &st))
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The product: no faults, no power cuts. See control.h. */
+/* The hooks of control.h in the product: no faults, no power cuts, no noise. */
 #include "control.h"
 
 int emu_control_open(struct emu *e, struct zns_err *err)

@@ -6,7 +6,7 @@
 #include "backends.h"
 #include "zns/util.h"
 
-/* Backends with a prefix of their own. All others are found by the kind of the device node. */
+/* Backends that have a prefix. Any other backend is found by the kind of the device node. */
 static const struct {
 	const char *prefix;
 	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);

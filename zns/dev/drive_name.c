@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a drive is called, as far as sysfs knows. */
+/* Reads the model, firmware and serial number of a drive from sysfs. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void attribute(const char *dir, const char *name, char *out, size_t len)
 		out[--n] = '\0';
 }
 
-/* An NVMe drive has firmware_rev, a SCSI disk rev. */
+/* The attribute is firmware_rev for an NVMe drive, rev for a SCSI disk. */
 static void attributes(const char *dir, struct zns_drive *out)
 {
 	attribute(dir, "model", out->model, sizeof(out->model));
@@ -46,7 +46,7 @@ void zns_dev_drive(const char *sys, const char *spec, struct zns_drive *out)
 	*out = (struct zns_drive){ 0 };
 	if (!realpath(node, real) || stat(real, &st))
 		return;
-	if (node != spec) /* the drive under the file system */
+	if (node != spec) /* the drive below the file system that contains @spec */
 		dev = st.st_dev;
 	else if (S_ISBLK(st.st_mode) || S_ISCHR(st.st_mode))
 		dev = st.st_rdev;
@@ -55,7 +55,7 @@ void zns_dev_drive(const char *sys, const char *spec, struct zns_drive *out)
 	snprintf(dir, sizeof(dir), "%s/dev/%s/%u:%u/device", sys,
 		 node != spec || S_ISBLK(st.st_mode) ? "block" : "char", major(dev), minor(dev));
 	attributes(dir, out);
-	/* "/dev/ng1n1" where its node has no such link: it belongs to the controller nvme1 */
+	/* /dev/ng1n1, where sysfs has no "device" link, belongs to the controller nvme1 */
 	base = strrchr(real, '/') + 1;
 	if (sscanf(base, "nvme%u", &nr) != 1 && sscanf(base, "ng%u", &nr) != 1)
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Takes blocks for zones before they are written. ext4 allocates below a lock that each direct write
- * into a hole holds to its end, so that these writes run one after the other. Writes into allocated
- * blocks run side by side.
+ * Allocates blocks for zones before they are written. ext4 allocates under a lock that each direct
+ * write into a hole holds until it is complete, so such writes run one after the other. Writes into
+ * allocated blocks run in parallel.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 
 #include "emu/emu_priv.h"
 
-#define KEPT_FREE 8 /* an allocation takes at most this part of what the file system has free */
+/* an allocation takes at most 1/KEPT_FREE of the free space of the file system */
+#define KEPT_FREE 8
 
 int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 {
@@ -27,7 +28,8 @@ int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 		return -EOPNOTSUPP;
 	if (fstatvfs(e->fd, &fs) || fstat(e->fd, &st))
 		return -errno;
-	/* a file that has all of its blocks keeps them for ever (emu_give_back) */
+	/* a file that has once got all of its blocks keeps them for ever (emu_give_back), so avoid
+	 * that */
 	if ((uint64_t)fs.f_bavail * fs.f_frsize / KEPT_FREE < len ||
 	    (uint64_t)st.st_blocks * 512 + len >= e->lay.total)
 		return -ENOSPC;
@@ -37,7 +39,7 @@ int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 			      -errno :
 			      0;
 	while (ret == -EINTR);
-	if (ret) /* it may have found some */
+	if (ret) /* the failed call may have allocated some of them */
 		file_give_back(d, first, nr);
 	return ret;
 }

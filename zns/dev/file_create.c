@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A store on an ordinary disk, before it is made: its shape, and whether the file system will do.
- */
+/* What is decided before a store on an ordinary disk is created: its parameters, and whether the
+ * file system is suitable. */
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
@@ -15,12 +15,13 @@
 #define SMB2_SUPER_MAGIC 0xfe534d42
 #endif
 
-#define ZONES 65536u /* the aimed-at number, as far as zones of ZONE_MIN to ZONE_MAX allow it */
+#define ZONES 65536u /* desired number of zones; ZONE_MIN and ZONE_MAX limit their size */
 #define ZONE_MIN MIB(1)
 #define ZONE_MAX MIB(64)
 #define SIZE_MIN MIB(64)
-/* A record takes a sector or two of the log, so there is room for a checkpoint in each 256 KiB of
- * the store. Three zones: a generation, the next one, and one to spare if a zone fails. */
+/* The log gets one byte for each 256 bytes of the store. As a record takes a sector or two, there
+ * is room for one checkpoint per 256 KiB of the store. Three zones: for a generation, for the next
+ * one, and one in reserve if a zone fails. */
 #define LOG_ZONES 3u
 #define LOG_PART 256u
 #define LOG_BLOCK 512u
@@ -28,9 +29,9 @@
 #define LOG_MAX MIB(256)
 
 /*
- * A zone belongs to one checkpoint, so half of one is lost with each stream of a dump: small zones.
- * But a broker looks at all of them, and a manifest must fit into one. test/sim/churn.py has the
- * figures for other sizes.
+ * Chooses the size of zones. Each stream of a dump wastes half a zone on average, since a zone
+ * belongs to one checkpoint: that is a reason for small zones. But a broker looks at all zones, and
+ * a manifest must fit into one. test/sim/churn.py has the figures for other sizes.
  */
 static uint64_t zone_size_for(uint64_t size)
 {
@@ -41,9 +42,10 @@ static uint64_t zone_size_for(uint64_t size)
 	return zone;
 }
 
-/* A store grows to four times its size without moving its tables, and a small one to some GiB. */
+/* The tables have room for four times the zones, so that a store can grow that far without moving
+ * them. The minimum lets a small store grow to some GiB. */
 #define ROOM_TIMES 4u
-#define ROOM_MIN 8192u /* about as many as fit into the first MiB */
+#define ROOM_MIN 8192u /* in zones; tables of about this length fit into the first MiB */
 
 static void leave_room(struct zns_emu_params *p)
 {
@@ -85,7 +87,8 @@ int zns_file_params(uint64_t size, struct zns_emu_params *p, struct zns_err *err
 		.ways = 1,
 		.map = ZNS_EMU_MAP_SHARED,
 		.prealloc = ZNS_EMU_SPARSE,
-		/* required by the header's format; the profile has the measured rate */
+		/* required by the header's format, but not used: the measured rate is in the
+		 * profile */
 		.die_write_mibps = 1,
 		.die_read_mibps = 1,
 		.channel_mibps = 1,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Makes a store on an ordinary disk larger or smaller. Each step is durable before the next one
- * begins, and one write of the header makes the change: with the old header the store has its old
- * zones, whatever steps were done before. Tables that must move are written where neither the old
- * tables nor data are, and then no other process may have the store open. If the tables stay in
- * place, other processes may continue to use the store, and the live area announces the new number
- * of zones.
+ * begins, and the change happens in one step, when the header is written: with the old header the
+ * store has its old zones, whatever other steps were done. If the tables must move, they are
+ * written to where neither the old tables nor data are; then no other process may have the store
+ * open. If the tables stay in place, other processes may continue to use the store, and the live
+ * area tells them the new number of zones.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static bool overlap(uint64_t a, uint64_t a_end, uint64_t b, uint64_t b_end)
 	return a < b_end && b < a_end;
 }
 
-/* Computes where the tables will be. */
+/* Computes where the tables will be after the change. */
 static int place(struct resize *r, uint32_t nr, struct zns_err *err)
 {
 	const struct emu_layout *old = &r->e->lay;
@@ -120,7 +120,7 @@ bool zns_file_resizes_in_place(const struct zns_dev *dev, uint32_t nr_zones)
 	return !plan(&r, dev, nr_zones, &err) && in_place(&r);
 }
 
-/* Flushes first: another process may have written until now. */
+/* Flushes first, since another process may have written until now. */
 static int step_flush(struct resize *r, struct zns_err *err)
 {
 	return emu_flush(&r->e->dev, err);
@@ -136,7 +136,7 @@ static int no_room(const struct resize *r, uint64_t have, bool file, struct zns_
 			zns_format_size(have, b, sizeof(b)));
 }
 
-/* A preallocated store stays one. */
+/* Makes the file longer. If the store is preallocated, the new part is too. */
 static int step_lengthen(struct resize *r, struct zns_err *err)
 {
 	struct emu *e = r->e;
@@ -167,7 +167,7 @@ static int step_lengthen(struct resize *r, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "cannot allocate %s", e->dev.path) : 0;
 }
 
-/* Entries of the zones from @first on, as they will be. */
+/* Writes the durable entries of the zones from @first on, as they will be after the change. */
 static int write_entries(struct resize *r, uint32_t first, struct zns_err *err)
 {
 	struct emu *e = r->e;
@@ -188,8 +188,8 @@ static int write_entries(struct resize *r, uint32_t first, struct zns_err *err)
 		     emu_sync(e, err);
 }
 
-/* The new zones are empty in all tables. Other users of the store write entries as the
- * mirror has them, so they are locked out until the mirror has the new ones. */
+/* Makes the new zones empty in all tables. Other users of the store write blocks of entries from
+ * the mirror, so the lock keeps them out until the mirror has the new entries. */
 static int add_zones(struct resize *r, struct zns_err *err)
 {
 	struct emu *e = r->e;
@@ -207,15 +207,17 @@ static int add_zones(struct resize *r, struct zns_err *err)
 	return ret;
 }
 
-/* Entries of the new zones, or of all of them in tables that move. */
+/* Writes the entries of the new zones, or of all zones if the tables move. */
 static int step_tables(struct resize *r, struct zns_err *err)
 {
 	int ret;
 
-	/* until the new header is written, the zones at the end still exist */
+	/* if the store becomes smaller: until the new header is written, the zones at the end still
+	 * exist */
 	if (in_place(r))
 		return r->p.nr_zones > r->e->p.nr_zones ? add_zones(r, err) : 0;
-	/* The whole live area: no fault on the mapping may want a block of a full disk. */
+	/* Allocate the whole live area: a fault on its mapping could not report that the disk is
+	 * full. */
 	ret = emu_write_zeroes(r->e->fd, r->lay.live_off, r->lay.live_len);
 	if (ret == -ENOSPC || ret == -EDQUOT)
 		return emu_file_no_room(r->e, err);
@@ -224,7 +226,8 @@ static int step_tables(struct resize *r, struct zns_err *err)
 	return write_entries(r, 0, err);
 }
 
-/* Invalidates the live tables at the old place: the next opener rebuilds them. */
+/* Invalidates the live tables at the old place, so that the next process that opens the store
+ * rebuilds them. */
 static int step_forget(struct resize *r, struct zns_err *err)
 {
 	if (!in_place(r))
@@ -240,7 +243,7 @@ static int step_header(struct resize *r, struct zns_err *err)
 		     emu_sync(r->e, err);
 }
 
-/* Announces the new size, so that other users notice it before the file is cut. */
+/* Tells other users the new size, so that they notice it before the file is made shorter. */
 static int step_tell(struct resize *r, struct zns_err *err)
 {
 	struct emu *e = r->e;
@@ -255,7 +258,8 @@ static int step_tell(struct resize *r, struct zns_err *err)
 	return 0;
 }
 
-/* All steps here may fail: the store has its new size already. */
+/* Frees space that is no longer used. Errors are ignored, since the store already has its new
+ * size. */
 static int step_give_back(struct resize *r, struct zns_err *err)
 {
 	const struct emu_layout *old = &r->e->lay;

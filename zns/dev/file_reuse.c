@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Space of removed checkpoints, written anew while the rest of its zone stays. A drive cannot do
- * that; a disk can. The write pointer guards a drive's zone against a writer that was given up and
- * still writes. Below the write pointer turns do: they are counted in memory that all processes
- * share, and end with the boot, as the writers do.
+ * Reuses the space of removed checkpoints while the rest of the zone stays: a disk can do that, a
+ * zoned drive cannot. On a drive, the write pointer makes a late write fail of a writer that the
+ * broker has given up. Below the write pointer the token does: a counter for each zone, in memory
+ * that all processes share. It need not survive a reboot, since writers do not either.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,8 @@ int file_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn, 
 		return ret;
 	en = &e->live[zone];
 	*turn = __atomic_add_fetch(&en->turn, 1, __ATOMIC_ACQ_REL);
-	/* a finished zone reads as zeroes above its write pointer, whatever is written there */
+	/* above its write pointer a finished zone always reads as zeroes, so do not offer that
+	 * part */
 	*end = emu_load(&en->flags) & EMU_F_FINISHED ? emu_load(&en->wp) : emu_capacity(e, zone);
 	emu_zone_unlock(e, zone);
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Real devices: the known state of each zone, and failures that need no look at it. */
+/* Common to real devices: what is known about the state of each zone, and failures that can be
+ * explained without a look at the zone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,7 +204,7 @@ void hw_turn_end(struct hw *h, struct hw_turn *t)
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* The capacity of the first usable zone. */
+/* Finds the capacity of the first usable zone. */
 int hw_typical_capacity(struct hw *h, struct zns_err *err)
 {
 	uint32_t nr = zns_min(h->dev.geo.nr_zones, (uint32_t)REPORT_CHUNK);
@@ -211,7 +212,8 @@ int hw_typical_capacity(struct hw *h, struct zns_err *err)
 	int ret = z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 
 	h->dev.geo.zone_capacity = h->dev.geo.zone_size;
-	/* The first one is nearly always usable. */
+	/* Ask for one zone first, since the first one is nearly always usable; then for all
+	 * others. */
 	for (uint32_t n = 1, i = 0; !ret && i < nr; n = nr - i) {
 		ret = report(h, i, n, z, err);
 		for (uint32_t k = 0; !ret && k < n; k++) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Real devices: writes, appends and reads. */
+/* Common to real devices: writes, appends and reads. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "hw_priv.h"
 
 #define APPEND UINT64_MAX
-#define APPEND_TRIES 16 /* races with other processes, if an append is a report and a write */
+/* if an append is done as a report and a write: how often it is retried after another process wrote
+ * first */
+#define APPEND_TRIES 16
 
 typedef unsigned long long ull;
 
@@ -51,8 +53,9 @@ static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struc
 	return 0;
 }
 
-/* Called when the device refused a write. *again: the zone is fine, but the kernel's view of it was
- * old, since another process wrote through another node. The report has refreshed that view. */
+/* Finds out why the device refused a write. *again: the zone is in order, but the kernel's view of
+ * it was outdated, since another process wrote through another node. The report has updated that
+ * view, so the write can be repeated. */
 static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			 const struct zns_err *why, bool *again, struct zns_err *err)
 {
@@ -75,7 +78,7 @@ static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			"write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
 			zone, (ull)off, why->msg, h->dev.path);
 	ret = check_write(&z, off, len, err);
-	if (ret == -EIO && z.wp > off && z.wp < off + len) /* probably written in part */
+	if (ret == -EIO && z.wp > off && z.wp < off + len) /* the write was probably done in part */
 		return zns_fail(
 			err, ret,
 			"write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now",
@@ -102,7 +105,7 @@ static void *bounce_for(struct hw *h, const void *buf, size_t len)
 
 /*
  * Writes @len > 0 bytes from @off on, one command at a time. *done counts the written bytes, also
- * on failure. With @at the device chooses the place if it can, and *at is the place of the first
+ * after a failure. With @at the device chooses the place if it can; *at is the offset of the first
  * byte.
  */
 static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len,
@@ -156,7 +159,7 @@ static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *
 	size_t done;
 	int ret = hw_check_writable(h, err);
 
-	if (off == APPEND) /* a caller must not pass our own marker */
+	if (off == APPEND) /* APPEND is an internal marker that a caller must not pass */
 		off--;
 	if (!ret)
 		ret = check_transfer(h, "write", zone, off, len, err);
@@ -212,7 +215,8 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 		*off = z.wp;
 		if (len)
 			ret = put(h, zone, z.wp, buf, len, false, off, &done, err);
-		/* Another process wrote first. None of our data is written yet. */
+		/* Another process has written first, but none of our data are written yet: try
+		 * again. */
 		if (ret != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
 			break;
 	}
@@ -220,7 +224,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 	return ret;
 }
 
-/* The end of what can be read, as the device reports it. */
+/* Up to where the zone can be read, as the device reports it. */
 static uint64_t readable(const struct zns_zone *z)
 {
 	return z->state == ZNS_ZONE_FULL || z->state == ZNS_ZONE_READ_ONLY ? z->capacity : z->wp;

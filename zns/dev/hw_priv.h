@@ -2,14 +2,14 @@
 #ifndef ZNS_DEV_HW_PRIV_H
 #define ZNS_DEV_HW_PRIV_H
 /*
- * Shared by kernel block devices and NVMe passthrough. The device has the last word on its zones.
- * This layer refuses what the rules forbid before it asks the device. It cuts transfers into
- * commands. If the device refuses, it looks at the zone and gives the reason. So both backends give
- * the same errors, those of zns/dev.h.
+ * Code shared by kernel block devices and NVMe passthrough. The state that the device reports is
+ * authoritative. This layer refuses what the rules forbid before it asks the device, and splits
+ * transfers into commands. If the device refuses a command, it looks at the zone to find the
+ * reason. So both backends return the same errors, those of zns/dev.h.
  *
- * It caches the device's last answer about each zone. The cache may be old if another process works
- * on the zone. A write is then checked by the device. Before a refusal from the cache becomes
- * final, the zone is looked up again.
+ * It caches the last report about each zone. The cache may be outdated if another process works on
+ * the zone. A write is still checked by the device then. Before a command is refused because of the
+ * cache, the zone is looked up again.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,29 +18,30 @@
 #include "zns/util.h"
 
 #define HW_MAX_IO MIB(1)
-#define HW_PAGE 4096u /* the smallest page: one segment of a buffer */
+#define HW_PAGE 4096u /* smallest page size: a buffer has one segment for each page */
 
 enum hw_action { HW_RESET, HW_OPEN, HW_CLOSE, HW_FINISH };
 
 struct hw;
 
 /*
- * The operations of a backend. Arguments are checked and at most geo.max_io_bytes long. Returns 0,
- * or a negative errno with a few words in @why. -ETOOMANYREFS, -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO
- * and -EBADE only if the device itself gave that reason; -ESTALE if data landed elsewhere; -ENOMEM;
- * else -EIO.
+ * The operations of a backend. Arguments have been checked, and transfers are at most
+ * geo.max_io_bytes long. Returns 0, or a negative errno with a few words in @why. -ETOOMANYREFS,
+ * -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO and -EBADE are returned only if the device itself gave that
+ * reason; -ESTALE if data were written to another place; -ENOMEM; else -EIO.
  */
 struct hw_raw {
-	/* Reports whole zones of zone_size. wp is 0 in conventional and offline zones, and the
-	 * capacity in full and read-only ones. */
+	/* Reports whole zones. wp is 0 in conventional and offline zones, and the capacity in full
+	 * and read-only ones. */
 	int (*report)(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
 		      struct zns_err *why);
 	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		     struct zns_err *why);
-	/* The same, and on the medium on return. NULL: a write, then a flush. */
+	/* Like write, and the data are on the medium when it returns. NULL: a write, then a
+	 * flush. */
 	int (*write_durable)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			     struct zns_err *why);
-	/* NULL: use report and write. */
+	/* NULL: done with report and write instead. */
 	int (*append)(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off,
 		      struct zns_err *why);
 	int (*read)(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
@@ -52,7 +53,7 @@ struct hw_raw {
 
 struct hw_zone {
 	_Atomic uint64_t wp, capacity;
-	_Atomic uint32_t what; /* HW_KNOWN, HW_CONVENTIONAL, and the state */
+	_Atomic uint32_t what; /* the flags HW_KNOWN and HW_CONVENTIONAL, and the state */
 };
 
 struct hw_turn {
@@ -65,10 +66,10 @@ struct hw {
 	const struct hw_raw *raw;
 	bool rdonly;
 	struct hw_zone *zones;
-	pthread_mutex_t lock; /* protects the list below */
+	pthread_mutex_t lock; /* protects the list `writing` */
 	pthread_cond_t turn;
-	struct hw_turn *writing; /* zones that this process is writing */
-	int claim_fd; /* O_EXCL, or -1 */
+	struct hw_turn *writing; /* list of the writes that run in this process */
+	int claim_fd; /* opened with O_EXCL; -1: not claimed */
 };
 
 static inline struct hw *hw_of(struct zns_dev *d)
@@ -77,30 +78,31 @@ static inline struct hw *hw_of(struct zns_dev *d)
 }
 
 /* hw.c */
-/* @h->dev must be filled in. Call hw_fini even after a failure. */
+/* @h->dev must have been filled in. hw_fini must be called even after a failure. */
 int hw_init(struct hw *h, const struct hw_raw *raw, unsigned flags, struct zns_err *err);
 void hw_fini(struct hw *h);
 /* fills in geo.zone_capacity and nr_conventional */
 int hw_typical_capacity(struct hw *h, struct zns_err *err);
-uint32_t hw_transfer_limit(uint64_t bytes); /* largest power of two in it, at most HW_MAX_IO */
+/* the largest power of two that is at most @bytes and HW_MAX_IO */
+uint32_t hw_transfer_limit(uint64_t bytes);
 int hw_check_writable(struct hw *h, struct zns_err *err);
 int hw_check_zone(struct hw *h, uint32_t zone, struct zns_err *err);
 bool hw_cached(struct hw *h, uint32_t zone, struct zns_zone *out);
-/* asks the device, not the cache */
+/* reports a zone from the device, not from the cache */
 int hw_look(struct hw *h, uint32_t zone, struct zns_zone *out, struct zns_err *err);
 void hw_forget(struct hw *h, uint32_t zone);
-/* What kind and state of the zone forbid to a writer: 0, -EINVAL (conventional), -ENOSPC, -EROFS
- * or -ENXIO */
+/* Do kind and state of the zone allow writing? 0: yes; -EINVAL (conventional), -ENOSPC, -EROFS or
+ * -ENXIO: no. */
 int hw_refuses(const struct zns_zone *z, struct zns_err *err);
-/* Explains failures that need no look at the zone: a limit, another host's drive, no memory, no
- * answer. 0: look at the zone. */
+/* Explains failures that do not depend on the zone's state: a limit, a drive that another host has
+ * reserved, no memory, no answer. 0: the zone's state must be looked at. */
 int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, struct zns_err *err);
 void hw_turn_begin(struct hw *h, struct hw_turn *t, uint32_t zone);
 void hw_turn_end(struct hw *h, struct hw_turn *t);
 int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 	      struct zns_err *err);
 int hw_flush(struct zns_dev *d, struct zns_err *err);
-/* -EBADE, with words for people */
+/* returns -EBADE with a message for people */
 int hw_reserved(struct hw *h, const char *what, struct zns_err *err);
 
 /* hw_io.c */
@@ -126,22 +128,23 @@ int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable
 
 /* hw_sysfs.c */
-/* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …).
- * -errno */
+/* Returns the device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic",
+ * …). 0 or -errno. */
 int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len);
 /* Reads /sys/block/NAME/queue/ATTR: text without its newline, or a number. 0 or -errno */
 int hw_queue_text(const char *name, const char *attr, char *out, size_t len);
 int hw_queue_number(const char *name, const char *attr, uint64_t *out);
 /*
- * -EBUSY if another program has the block device for itself: it is mounted, part of another one, or
- * served by a broker. With ZNS_DEV_CLAIM this handle has it from then on, until hw_unclaim. @node
- * may not exist. To be called before all else, and for every handle.
+ * Checks that no other program has claimed the block device. -EBUSY: it is mounted, part of another
+ * device, or served by a broker. With ZNS_DEV_CLAIM this handle claims it until hw_unclaim. @node
+ * need not exist. To be called before anything else, for every handle.
  */
 int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags,
 	     struct zns_err *err);
 void hw_unclaim(struct hw *h);
 
-/* The bytes of one command. A buffer that starts inside a page needs one more segment. */
+/* How many of @len bytes fit into one command. A buffer that starts inside a page needs one more
+ * segment. */
 static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)
 {
 	size_t max = h->dev.geo.max_io_bytes, block = h->dev.geo.block_size;

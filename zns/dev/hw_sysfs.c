@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What sysfs tells about a device, and whether another program has it for itself. */
+/* Reads from sysfs what it tells about a device, and claims the device. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -77,9 +77,10 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 }
 
 /*
- * A file system, a device mapper, a broker or the like holds a block device exclusively. Others may
- * make the same test at this moment, so only a lasting refusal counts. We open for reading: udev gets
- * no event on close.
+ * File systems, device mapper, brokers and the like open a block device exclusively. Another
+ * process may be making the same test at this moment, so the device only counts as claimed if the
+ * test fails for some time. It is opened for reading, because closing a descriptor for writing
+ * would cause a udev event.
  */
 int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags, struct zns_err *err)
 {
@@ -96,7 +97,8 @@ int hw_claim(struct hw *h, const char *node, const char *shown, unsigned flags, 
 		else if (fd >= 0)
 			close(fd);
 		if (fd >= 0 || errno != EBUSY)
-			return 0; /* the real open will tell of other errors */
+			/* any other error will be reported when the device is really opened */
+			return 0;
 		nanosleep(&pause, NULL);
 	}
 	return zns_fail(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Real devices: reset, open, close and finish. */
+/* Common to real devices: reset, open, close and finish of zones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static const char *const action_name[] = {
 	[HW_FINISH] = "finishing",
 };
 
-/* The device refused. The state of the zone gives the reason. */
+/* Called when the device refused a command: finds the reason in the zone's state. */
 static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struct zns_err *why,
 		   struct zns_err *err)
 {
@@ -59,8 +59,8 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return ret ? ret : manage(hw_of(d), HW_OPEN, zone, err);
 }
 
-/* Some devices keep a zone active that was opened, never written and closed. Here it becomes
- * empty again. */
+/* Some devices keep a zone active that was opened and closed without a write. Reset it, so that it
+ * is empty, as zns/dev.h promises. */
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
@@ -98,7 +98,7 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The length of the first run of consecutive zones in @sorted. */
+/* How many zones at the start of @sorted are consecutive. */
 static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
 {
 	uint32_t n = 1;
@@ -108,7 +108,7 @@ static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
 	return n;
 }
 
-/* Finds the zone of a range that failed. */
+/* Finds the zone of the range whose reset failed. */
 static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct zns_err *why,
 			 struct zns_err *err)
 {
@@ -117,7 +117,7 @@ static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct
 	for (uint32_t i = 0; i < nr; i++)
 		if (hw_look(h, first + i, &z, NULL) || z.state != ZNS_ZONE_EMPTY)
 			return explain(h, HW_RESET, first + i, why, err);
-	return 0; /* all are empty, as the caller asked */
+	return 0; /* all zones are empty, as the caller wanted */
 }
 
 static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
@@ -127,7 +127,7 @@ static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struc
 
 	if (!z)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
-	/* All zones are checked before the first change, as far as that can be known. */
+	/* Check all zones before the first one is changed, as far as their states are known. */
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		n = run_of(sorted + i, nr - i);
 		ret = hw_report(&h->dev, sorted[i], n, z + i, err);

@@ -9,9 +9,9 @@
 #include "backends.h"
 #include "nvme_priv.h"
 
-/* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */
+/* unit of MDTS and ZASL: the controller's smallest page size, which is at least 4 KiB */
 #define MPSMIN_SHIFT 12
-#define SEGMENTS 127u /* used for one command, if the block layer does not report its limit */
+#define SEGMENTS 127u /* limit for one command if the block layer does not report one */
 #define NO_LIMIT UINT32_MAX
 
 static void nvme_close(struct zns_dev *d)
@@ -70,22 +70,22 @@ static int ask(struct nvme_ns *n, struct identity *id, const char *spec, struct 
 			"%s is not a zoned namespace (%s): give one whose command set is ZNS, or emu:PATH",
 			spec, why.msg);
 	/*
-	 * Clears the list of zones that changed by themselves. We know nothing of any zone yet and
-	 * ask for all anyway. But the drive reports further changes only after the list was read.
-	 * Some drives have no list.
+	 * Reads, and so clears, the list of zones that changed by themselves. We ignore its
+	 * contents, since nothing is cached yet. But the drive reports further changes only after
+	 * the list was read. Some drives have no such list, so errors are ignored.
 	 */
 	nvme_get_log_zns_changed_zones(n->fd, n->nsid, false, &id->changed);
 	return 0;
 }
 
-/* 2^exp pages; 0: no limit */
+/* Converts a limit of 2^exp pages to bytes; 0: no limit */
 static uint64_t transfer_bytes(uint8_t exp)
 {
 	return exp ? UINT64_C(1) << zns_min(exp + MPSMIN_SHIFT, 40) : UINT64_MAX;
 }
 
-/* The kernel's limits on one command. The block device of the same name shows them, if there is
- * one. */
+/* The kernel's limit for one command. It is only visible at the block device of the same name, if
+ * there is one. */
 static uint64_t kernel_bytes(const char *name)
 {
 	uint64_t max = (uint64_t)SEGMENTS * HW_PAGE, v;
@@ -114,7 +114,7 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 			err, -EMEDIUMTYPE,
 			"%s is formatted with metadata or protection information: format it without (nvme format)",
 			spec);
-	/* Offsets are computed in bytes: the drive's numbers must not overflow them. */
+	/* Offsets are computed in bytes, so check that the drive's sizes do not overflow them. */
 	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > nsze ||
 	    nsze > (uint64_t)INT64_MAX >> lbaf->ds)
 		return zns_fail(
@@ -132,10 +132,10 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 		.nr_zones = zones,
 		.block_size = 1u << lbaf->ds,
 		.zone_size = n->zone_lbas << lbaf->ds,
-		/* both are counted from 0 */
+		/* the drive reports both limits minus one */
 		.max_open = le32toh(id->zns.mor) == NO_LIMIT ? 0 : le32toh(id->zns.mor) + 1,
 		.max_active = le32toh(id->zns.mar) == NO_LIMIT ? 0 : le32toh(id->zns.mar) + 1,
-		/* the number of blocks is 16 bits wide */
+		/* a command has a field of 16 bits for the number of blocks */
 		.max_io_bytes = zns_min(hw_transfer_limit(max), 1u << zns_min(lbaf->ds + 16, 30)),
 		.mem_align = 4,
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Sends a command to the drive: through a ring for each call in flight, or an ioctl. */
+/* Sends a command to the drive: through an io_uring (one for each command in flight), or with an
+ * ioctl. */
 #include <libnvme.h>
 #include <liburing.h>
 #include <linux/nvme_ioctl.h>
@@ -10,7 +11,7 @@
 #include "nvme_priv.h"
 
 #define READ_TRIES 4
-#define STATUS_MASK 0x7ff /* status code and its type, without the flags */
+#define STATUS_MASK 0x7ff /* the status code and its type, without flags */
 
 struct nvme_ring {
 	struct io_uring ring;
@@ -52,7 +53,7 @@ int nvme_outcome(int status, struct zns_err *why)
 	}
 	if (status == NVME_SC_RESERVATION_CONFLICT)
 		code = -EBADE;
-	text = nvme_status_to_string(status, false); /* "Name: explanation" */
+	text = nvme_status_to_string(status, false); /* a text of the form "Name: explanation" */
 	return zns_fail(why, code, "%.*s (NVMe status 0x%03x)", (int)strcspn(text, ":"), text,
 			status);
 }
@@ -113,7 +114,8 @@ static void ring_free(struct nvme_ring *r)
 	free(r);
 }
 
-/* In an SQE of 128 bytes the command starts at `cmd` and continues into the second half. */
+/* Fills in an SQE of 128 bytes, where the command starts at `cmd` and continues into the second
+ * half. */
 static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct nvme_command *c)
 {
 	const struct nvme_uring_cmd cmd = {
@@ -134,8 +136,9 @@ static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct
 	memcpy(sqe->cmd, &cmd, sizeof(cmd));
 }
 
-/* Returns as ioctl does: the drive's status, or -1 and errno. -2: the command was not sent, use
- * ioctl. The drive uses the buffer until the completion comes, so nothing may end the wait. */
+/* Returns what the ioctl returns: the drive's status, or -1 and errno. -2: the command was not
+ * sent, so the ioctl must be used. The wait cannot be interrupted, since the drive uses the buffer
+ * until the command is complete. */
 static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 {
 	struct nvme_ring *r = ring_get(n);
@@ -154,14 +157,14 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	do
 		ret = io_uring_submit(&r->ring);
 	while (ret == -EINTR);
-	if (ret != 1) { /* the command was not accepted; it ends when the ring is closed */
+	if (ret != 1) { /* the command was not submitted; closing the ring discards it */
 		ring_free(r);
 		return -2;
 	}
 	do
 		ret = io_uring_wait_cqe(&r->ring, &cqe);
 	while (ret == -EINTR || ret == -EAGAIN);
-	if (ret) { /* impossible: the ring is ours and works */
+	if (ret) { /* cannot happen, since only we use the ring */
 		errno = -ret;
 		return -1;
 	}
@@ -181,8 +184,9 @@ int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why)
 	bool reads = c->opcode == nvme_cmd_read || c->opcode == nvme_zns_cmd_mgmt_recv;
 	int status, tries = 0;
 
-	/* EINTR: the kernel reset the controller. It sends the block device's requests again, but
-	 * not these. A read may be sent again; the drive may have done a write. */
+	/* EINTR: the kernel has reset the controller. It repeats requests of the block device, but
+	 * not passthrough commands. A read can be repeated here, a write cannot, since the drive
+	 * may have done it. */
 	do {
 		status = n->uring ? run_ring(n, c) : -2;
 		if (status == -2)
@@ -198,8 +202,8 @@ void nvme_transport_init(struct nvme_ns *n)
 
 	if (nvme_wants_ioctl())
 		return;
-	/* Try a report of one zone, which changes nothing. Some kernels have rings but not this
-	 * command for this kind of file. */
+	/* Try the ring with a report of one zone, which changes nothing. Some kernels have io_uring
+	 * but not this command for this kind of file. */
 	c.data = aligned_alloc(HW_PAGE, HW_PAGE);
 	if (!c.data)
 		return;

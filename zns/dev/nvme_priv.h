@@ -6,7 +6,7 @@
  * schedulers and its cgroup limits. It also works on kernels without zoned block devices.
  *
  * Data commands go through io_uring if the kernel and the administrator allow it, otherwise through
- * ioctl. libnvme does the rest.
+ * ioctl. Everything else is done by libnvme.
  */
 #include "control.h"
 #include "hw_priv.h"
@@ -19,7 +19,7 @@ struct nvme_ns {
 	uint32_t nsid;
 	unsigned lba_shift;
 	uint64_t zone_lbas;
-	uint32_t max_report; /* bytes of one zone report */
+	uint32_t max_report; /* size of the buffer for a zone report in bytes */
 	bool uring;
 	pthread_mutex_t lock; /* protects the list of free rings */
 	struct nvme_ring *idle;
@@ -39,12 +39,12 @@ struct nvme_command {
 };
 
 /* nvme_command.c */
-/* n->fd and n->nsid must be set. Tries io_uring on this device. */
+/* n->fd and n->nsid must have been set. Finds out whether io_uring works with this device. */
 void nvme_transport_init(struct nvme_ns *n);
 void nvme_transport_fini(struct nvme_ns *n);
 int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why);
-/* Converts libnvme's result: 0, or the errno for struct hw_raw, with the drive's or the kernel's
- * words. */
+/* Converts libnvme's result: returns 0, or the errno for struct hw_raw with the text of the drive
+ * or the kernel. */
 int nvme_outcome(int status, struct zns_err *why);
 
 /* nvme_zone.c */

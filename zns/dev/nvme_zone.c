@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* NVMe passthrough: reports, zone management, Zone Append with a check of its answer, reads. */
+/* NVMe passthrough: reports, zone management, reads, and Zone Append with a check of the place that
+ * the drive returns. */
 #include <endian.h>
 #include <libnvme.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zon
 	return 0;
 }
 
-#define FUA (1u << 30) /* in dword 12 of a write or append: complete only when on the medium */
+/* dword 12 of a write or append: it is complete only when the data are on the medium */
+#define FUA (1u << 30)
 
 static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *buf, size_t len,
 		       uint64_t *off, struct zns_err *why)
@@ -120,8 +122,8 @@ static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t l
 	return append_with(h, 0, zone, buf, len, off, why);
 }
 
-/* An append is written at the write pointer. That is the place we want, unless another process has
- * written there. */
+/* Writes by Zone Append, which writes at the write pointer. That is @off, unless another process
+ * has written to the zone. */
 static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf,
 		      size_t len, struct zns_err *why)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Several clients at once, by the wall clock: one thread each, started together. */
+/* Runs several clients at once by the wall clock: one thread for each, started together. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* All times count from the first client's first command. */
+/* Converts all times so that they count from the first command of the first client. */
 static int collect(struct client *c, uint32_t nr, struct zns_err *err)
 {
 	uint64_t zero = UINT64_MAX;

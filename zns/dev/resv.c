@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Only one host may write: acquires, keeps and releases an NVMe reservation (zns/reserve.h). */
+/* Makes sure that only one host writes: acquires, keeps and releases an NVMe reservation
+ * (zns/reserve.h). */
 #include <string.h>
 
 #include "resv_priv.h"
 #include "zns/util.h"
 
-/* "zns-criu": other hosts must not see the machine id itself */
+/* "zns-criu": the key is a hash with this seed, because other hosts must not see the machine id
+ * itself */
 #define KEY_SEED 0x7a6e732d63726975
 
 typedef unsigned long long ull;
@@ -54,7 +56,8 @@ static const struct resv_host *find_me(const struct zns_resv *r, const struct re
 	return NULL;
 }
 
-/* If several hosts hold it (types 5 and 6), this host if it is among them. */
+/* Finds the host that holds the reservation. With types 5 and 6 several hosts hold it: then this
+ * host if it is among them. */
 static const struct resv_host *find_holder(const struct zns_resv *r, const struct resv_report *rep)
 {
 	const struct resv_host *found = NULL;
@@ -110,7 +113,7 @@ static uint8_t best_type(const struct zns_resv *r)
 	return r->types & 1 << RESV_WRITE_EXCLUSIVE ? RESV_WRITE_EXCLUSIVE : RESV_WRITE_REGISTRANTS;
 }
 
-/* Called when this host is registered. *holder: the present holder, or NULL. */
+/* Acquires the reservation; this host must be registered. *holder: the present holder, or NULL. */
 static int get(struct zns_resv *r, const struct resv_report *rep, const struct resv_host *holder,
 	       const struct zns_resv_peer *peer, struct zns_err *err)
 {
@@ -124,8 +127,8 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 		       resv_acquire(r, r->type, r->key, &why);
 	if (got && got != -EBADE)
 		return failed(r, &why, err);
-	/* Another host may have acquired it first: the report decides, not the success of the
-	 * command. */
+	/* Another host may have acquired it first. So read the report; the success of the command
+	 * proves nothing. */
 	ret = zns_resv_look(r, &now, err);
 	if (ret)
 		return ret;
@@ -155,7 +158,8 @@ int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer
 	holder = find_holder(r, &rep);
 	r->key = me ? me->key : r->own_key;
 	r->fresh = !holder || !is_me(r, holder);
-	/* This machine's key under another host identifier: this machine before a reboot. */
+	/* A holder with this machine's key but another host identifier is this machine before a
+	 * reboot. */
 	if (holder && !is_me(r, holder) && holder->key != r->own_key && !take_over)
 		ret = refuse(r, holder->key, peer, err);
 	if (!ret && !me) {
@@ -184,7 +188,8 @@ int zns_resv_leave(struct zns_resv *r, struct zns_err *err)
 	r->held = false;
 	if (!own && !r->fresh)
 		return 0;
-	/* A conflict: another host took it over, and this one is no longer registered. */
+	/* A conflict means that another host has taken the reservation over and this one is no
+	 * longer registered. */
 	ret = resv_release(r, r->type, r->key, &why);
 	if ((!ret || ret == -EBADE) && own)
 		ret = resv_unregister(r, r->key, &why);

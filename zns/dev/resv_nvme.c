@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* NVMe's reservation commands, by libnvme. They work through the block device's node and the
- * passthrough node. */
+/* NVMe's reservation commands, with libnvme. They work through the block device's node and through
+ * the passthrough node. */
 #include <endian.h>
 #include <libnvme.h>
 #include <stdlib.h>
@@ -12,21 +12,22 @@
 #define STATUS_MASK 0x7ff
 #define REPORT_MIN 4096u
 #define REPORT_MAX 65536u
-#define TYPES 0x7e /* bits 1 to 6 of RESCAP are types 1 to 6 */
-#define HOST_SEED 0x7a6e732d686f7374 /* "zns-host" */
+#define TYPES 0x7e /* bits 1 to 6 of RESCAP stand for types 1 to 6 */
+#define HOST_SEED 0x7a6e732d686f7374 /* "zns-host": seed of the hash */
 
 static bool refused(int ret)
 {
 	return ret < 0 && (errno == EACCES || errno == EPERM);
 }
 
-/* A PCIe drive does not know its host until told. Use the same identifier after each boot. */
+/* Tells a PCIe drive the identifier of this host, which it does not know otherwise. The identifier
+ * is the same after each boot. */
 static int introduce(struct zns_resv *r, const char *machine, struct zns_err *why)
 {
 	uint64_t half[2] = { zns_hash_seeded(machine, strlen(machine), HOST_SEED),
 			     zns_hash_seeded(machine, strlen(machine), HOST_SEED + 1) };
 
-	half[0] |= 1; /* not 0 */
+	half[0] |= 1; /* an identifier must not be 0 */
 	memcpy(r->host, half, r->extended ? 16 : 8);
 	return nvme_outcome(nvme_set_features_host_id(r->fd, r->extended, false, r->host), why);
 }
@@ -84,10 +85,11 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	if (!buf)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (nvme_get_nsid(r->fd, &r->nsid))
-		return 0; /* not an NVMe namespace */
+		return 0; /* it is not an NVMe namespace */
 	ret = nvme_identify_ctrl(r->fd, ctrl);
 	if (refused(ret))
-		/* such a user cannot make a reservation either: the mount record must do */
+		/* without these permissions no reservation can be made either: only the mount
+		 * record protects */
 		return 0;
 	if (nvme_outcome(ret, &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,
@@ -104,7 +106,7 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 		return 0;
 	ret = report_once(r, buf, REPORT_MIN);
 	if (ret > 0 && (ret & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
-		r->extended = !r->extended; /* the drive expects identifiers of the other length */
+		r->extended = !r->extended; /* the drive expects the other of the two lengths */
 		ret = report_once(r, buf, REPORT_MIN);
 	}
 	if (refused(ret))
@@ -117,7 +119,7 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	return 0;
 }
 
-/* Both layouts: a header, then records of equal length. */
+/* Parses a report. Both formats have a header and then records of equal length. */
 static void parse(const struct zns_resv *r, const uint8_t *buf, uint32_t nr, struct resv_host *out)
 {
 	for (uint32_t i = 0; i < nr; i++) {
@@ -215,7 +217,7 @@ static int acquire(const struct zns_resv *r, enum nvme_resv_racqa what, uint8_t 
 		.rtype = type,
 		.racqa = what,
 		.crkey = key,
-		.nrkey = other, /* libnvme's name for the preempted key */
+		.nrkey = other, /* the key to preempt, which libnvme calls nrkey */
 		.timeout = NVME_DEFAULT_IOCTL_TIMEOUT,
 	};
 
@@ -227,7 +229,8 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 	return acquire(r, NVME_RESERVATION_RACQA_ACQUIRE, type, key, 0, err);
 }
 
-/* Also asks the drive to abort the other host's running commands, which not every drive can do. */
+/* Preempts another host. Also asks the drive to abort that host's running commands, which not every
+ * drive can do. */
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
 		 struct zns_err *err)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What else a disk holds, as blkid(8) sees it: file systems, partition tables, members of RAIDs. */
+/* Finds what else a disk contains, as blkid(8) detects it: file systems, partition tables, RAID
+ * members. */
 #include <blkid/blkid.h>
 #include <stdio.h>
 #include "file_priv.h"
@@ -38,7 +39,8 @@ bool file_foreign(int fd, char *text, size_t len)
 	return found;
 }
 
-/* One at the end would be found again, by mdadm for instance, though our header is in front. */
+/* Some signatures are at the end of a disk, where mdadm for instance would find them although our
+ * header is at the start. So all of them are removed. */
 int file_wipe_foreign(int fd)
 {
 	blkid_probe pr = begin(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Opening a mounted zonefs. */
+/* Opens a mounted zonefs. */
 #include <fcntl.h>
 #include <libzbd/zbd.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "zonefs_priv.h"
 
 #define PREFIX "zonefs:"
-#define MAGIC 0x5a4f4653 /* "ZOFS", linux/magic.h */
+#define MAGIC 0x5a4f4653 /* "ZOFS", from linux/magic.h */
 
 static void zonefs_close(struct zns_dev *d)
 {
@@ -59,7 +59,8 @@ static int open_dir(struct zonefs *f, const char *path, struct zns_err *err)
 	return 0;
 }
 
-/* The number of its zone on the drive is a file's inode number. */
+/* Reads the directory of zone files. The inode number of a file is the number of its zone on the
+ * drive. */
 static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 {
 	struct zns_geometry *g = &f->hw.dev.geo;
@@ -67,7 +68,7 @@ static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 
 	if (fstat(f->dir, &st))
 		return zns_fail_sys(err, -errno, "%s", path);
-	/* the size of a zonefs directory is its number of files */
+	/* st_size of a zonefs directory is its number of files */
 	if (st.st_size < 1 || st.st_size > UINT32_MAX)
 		return zns_fail(err, -EMEDIUMTYPE, "%s has no sequential zones", path);
 	g->nr_zones = (uint32_t)st.st_size;
@@ -87,8 +88,8 @@ static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 	return 0;
 }
 
-/* The superblock has a zone of its own, which may be active as long as the drive is formatted so.
- */
+/* Is the superblock's zone active? It counts against the drive's limit for as long as the file
+ * system exists. */
 static bool super_is_active(const struct zonefs *f)
 {
 	struct zbd_zone z;
@@ -139,7 +140,7 @@ static int open_below(struct zonefs *f, const char *spec, unsigned flags, struct
 	if (g->max_active > 1 && super_is_active(f))
 		g->max_active--;
 	block_queue_limits(name, g);
-	/* the file system's own block */
+	/* writes must also be multiples of the file system's block */
 	g->block_size = zns_max(g->block_size, (uint32_t)st.st_blksize);
 	g->mem_align = zns_max(g->mem_align, g->block_size);
 	for (uint32_t i = 0; i < g->nr_zones; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* zonefs: one file per zone. A file is opened for each command, since a drive may have more zones
- * than a process may have descriptors. */
+/* zonefs: one file for each zone. A file is opened for each command, since a drive may have more
+ * zones than a process may have descriptors. */
 #include <fcntl.h>
 #include <linux/blkzoned.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 
 #define ZONEFS_OF(h) ((struct zonefs *)(h))
 
-/* EFBIG: beyond the zone's capacity. EBUSY: with explicit-open, no zone may be opened. */
+/* Converts an errno of zonefs. EFBIG: beyond the zone's capacity. EBUSY: mounted with
+ * explicit-open, and no further zone may be opened. */
 static int fail(int code, struct zns_err *why)
 {
 	if (code == -EFBIG)
@@ -41,7 +42,7 @@ static int open_zone(struct hw *h, uint32_t zone, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Zones that follow each other on the drive in one call. */
+/* Reports a run of files, with one call for each run of consecutive zones on the drive. */
 static int zonefs_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
 			 struct zns_err *why)
 {
@@ -93,8 +94,9 @@ static int zonefs_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, siz
 	return transfer(h, false, 0, zone, off, buf, len, why);
 }
 
-/* The file system does not know open zones, unless it is mounted with explicit-open: the drive is
- * told directly. Its write pointers do not move by that. */
+/* Sends a command to open, close or reset a zone directly to the drive, since the file system does
+ * not support explicitly opened zones unless it is mounted with explicit-open. The write pointers
+ * that the file system knows stay correct. */
 static int tell_drive(struct zonefs *f, uint32_t zone, unsigned long what, struct zns_err *why)
 {
 	uint64_t size = f->hw.dev.geo.zone_size;
@@ -119,7 +121,7 @@ static int change(struct hw *h, enum hw_action what, uint32_t zone, struct zns_e
 	fd = open_zone(h, zone, O_WRONLY);
 	if (fd < 0)
 		return fail(fd, why);
-	/* an empty file cannot be cut, but its zone may be open */
+	/* truncating an empty file has no effect, but its zone may be open */
 	if (what == HW_RESET && !fstat(fd, &st) && !st.st_size && f->manage >= 0)
 		return tell_drive(f, zone, BLKRESETZONE, why);
 	return ftruncate(fd, what == HW_RESET ? 0 : (off_t)f->capacity[zone]) ? fail(-errno, why) :
@@ -136,7 +138,7 @@ static int zonefs_manage(struct hw *h, enum hw_action what, uint32_t first, uint
 	return ret;
 }
 
-/* A sync of any file flushes the drive's cache. */
+/* Flushes the drive's cache, by a sync of any of the files. */
 static int zonefs_flush(struct hw *h, struct zns_err *why)
 {
 	cleanup_close int fd = open_zone(h, 0, O_RDONLY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The write cache of the timing model: how full it is, and when room is free again. */
+/* The write cache of the timing model: how full it is, and when it has room again. */
 #include "emu_priv.h"
 
 uint32_t emu_cache_units(const struct zns_emu_params *p)
@@ -17,7 +17,7 @@ static void swap(uint64_t *a, uint64_t *b)
 	*b = x;
 }
 
-/* Removes the earliest end time from the heap. */
+/* Removes the earliest end time from the heap and returns it. */
 static uint64_t pop(struct emu_cache *c)
 {
 	uint64_t first = c->end_ns[0];
@@ -38,7 +38,8 @@ uint64_t emu_cache_accept(struct emu *e, uint64_t at)
 {
 	struct emu_cache *c = e->cache;
 
-	if (c->nr > emu_cache_units(&e->p)) /* a value that no program of ours writes */
+	/* none of our programs writes such a value: the shared memory was damaged */
+	if (c->nr > emu_cache_units(&e->p))
 		c->nr = 0;
 	if (c->nr == emu_cache_units(&e->p)) {
 		uint64_t free_ns = pop(c);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The calendar of one die, one channel or the controller: when it is busy. Bookings look ahead: a
- * write that waits for its buffer books its program for the time when there is room. So a later
- * booking may start earlier. It takes the first gap that is long enough. Periods that touch become
- * one. Each command forgets what ended before it was issued, while the list is half full, and no
- * later booking starts before the end of that. In a full list two neighbours become one period.
+ * The calendar of one die, one channel or the controller: a sorted list of the periods in which it
+ * is busy. Bookings are made in advance: a write that must wait for its buffer books its program
+ * for the time when there is room. So a later booking may start earlier: it takes the first gap
+ * that is long enough. Adjacent periods are merged. When the list is half full, each command drops
+ * the periods that ended before it was issued, and no later booking can start before the end of
+ * these. When the list is full, two neighbouring periods are joined.
  */
 #include <string.h>
 
@@ -16,9 +17,9 @@ static void forget_oldest(struct emu_cal *c)
 	memmove(c->busy, c->busy + 1, --c->nr * sizeof(c->busy[0]));
 }
 
-/* Joins two neighbours to one busy period; the free time between them is lost. It takes the pair that makes
- * the shortest period, so that little free time is lost, and not all in one place: else a burst of reads on
- * one die would take the channel from all other dies. */
+/* Joins two neighbouring periods; the free time between them is lost. Takes the pair that makes the
+ * shortest period, so that little free time is lost, and not all of it in one place. Otherwise a
+ * burst of reads on one die would block the channel for all other dies. */
 static void join_shortest(struct emu_cal *c)
 {
 	uint32_t at = 0;
@@ -54,13 +55,14 @@ static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
 	}
 }
 
-/* The first gap of @ns; *@at is its place in the list. */
+/* Finds the first gap of @ns; *at is its index in the list. */
 static uint64_t first_gap(struct emu_cal *c, uint64_t ready, uint64_t ns, uint32_t *at)
 {
 	uint64_t start;
 	uint32_t i;
 
-	if (c->nr > EMU_CAL_PERIODS) /* not a value of ours */
+	/* a value that we never write: the shared memory was damaged */
+	if (c->nr > EMU_CAL_PERIODS)
 		c->nr = 0;
 	if (c->nr == EMU_CAL_PERIODS)
 		join_shortest(c);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A clock for each thread. With it, a probe or a test of an emulated device need not sleep for
- * computed times. Only programs that ask for it get it. */
+/* A model clock for each thread, so that a probe or a test of an emulated device need not sleep for
+ * computed times. Only programs that ask for it use it. */
 #include "emu_priv.h"
 
-/* The clock of the handle that this thread used last. */
+/* The clock of this thread, for the handle that it used last. */
 static __thread struct {
 	uint64_t handle, ns;
 } own;
@@ -44,7 +44,8 @@ int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_
 	if (ret)
 		return ret;
 	e->thread_start_ns = e->model->clock_ns;
-	e->serial = atomic_fetch_add(&serial, 1) + 1; /* all threads start again */
+	/* a new serial number: the clocks of all threads start again */
+	e->serial = atomic_fetch_add(&serial, 1) + 1;
 	was = e->clock;
 	e->clock = clock == ZNS_EMU_CLOCK_THREAD ? &thread_clock : NULL;
 	emu_model_leave(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Makes an emulated device. The header is written last: without it there is no device. */
+/* Creates an emulated device. The header is written last: a file without it is not a device. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 struct target {
 	const char *path;
 	int fd;
-	bool fresh; /* this process created the file; it is removed on failure */
+	bool fresh; /* this process created the file, so it removes it on failure */
 	bool block;
 	uint64_t old_size;
 };
 
-/* Refuses a drive with zones of its own: random writes would fail on it. */
+/* Refuses a zoned drive: it does not accept random writes. */
 static int refuse_zoned(const struct target *t, const struct stat *st, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -53,7 +53,8 @@ static int open_existing(struct target *t, struct zns_err *err)
 				t->path);
 	t->block = true;
 	close(t->fd);
-	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_EXCL); /* fails while it is mounted */
+	/* O_EXCL fails while the device is mounted */
+	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_EXCL);
 	if (t->fd < 0)
 		return zns_fail_sys(err, -errno, "cannot open %s for itself alone", t->path);
 	end = lseek(t->fd, 0, SEEK_END);
@@ -63,7 +64,8 @@ static int open_existing(struct target *t, struct zns_err *err)
 	return refuse_zoned(t, &st, err);
 }
 
-/* A new file in /dev would be in memory: whoever means a device has mistyped its name. */
+/* Refuses to create a regular file in /dev, which would be in memory: the user meant a device and
+ * has mistyped its name. */
 static int refuse_new_node(const char *path, struct zns_err *err)
 {
 	struct stat st;
@@ -88,8 +90,8 @@ static int open_target(struct target *t, struct zns_err *err)
 	return open_existing(t, err);
 }
 
-/* Does a block device have data where file systems and partition tables begin? A file is judged
- * by its size. */
+/* Does a block device have data where file systems and partition tables begin? A file only counts
+ * as empty if its size is 0. */
 static bool has_content(const struct target *t)
 {
 	cleanup_free uint8_t *buf = NULL;
@@ -98,10 +100,10 @@ static bool has_content(const struct target *t)
 	if (!t->block || !len)
 		return t->old_size != 0;
 	buf = malloc(len);
-	for (int end = 0; end < 2; end++) { /* a RAID's superblock and a second GPT are at the end
-					     */
+	/* the superblock of a RAID and the second GPT are at the end, so check both ends */
+	for (int end = 0; end < 2; end++) {
 		if (!buf || zns_pread_all(t->fd, buf, len, end ? t->old_size - len : 0))
-			return true; /* unknown: be careful */
+			return true; /* cannot be read: assume that there are data */
 		if (buf[0] || memcmp(buf, buf + 1, len - 1))
 			return true;
 	}
@@ -132,7 +134,8 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	return 0;
 }
 
-/* Checks first how many zones fit: filling the file system would hurt its other users. */
+/* Checks whether the zones fit before anything is allocated: a file system that fills up would
+ * affect its other users. */
 static int too_large(const struct target *t, const struct zns_emu_params *p,
 		     const struct emu_layout *lay, uint64_t have, struct zns_err *err)
 {
@@ -159,8 +162,8 @@ static int no_room(const struct target *t, uint64_t need, uint64_t have, struct 
 			zns_format_size(have, b, sizeof(b)));
 }
 
-/* Allocates the blocks of a store on a disk. The tables and the log of a sparse one get theirs when they
- * are written, but the disk must have room for them now. */
+/* Allocates the blocks of a store on a disk. If the store is sparse, its tables and log get their
+ * blocks when they are written, but the disk must have room for them now. */
 static int allocate_store(const struct target *t, const struct zns_emu_params *p,
 			  const struct emu_layout *lay, struct zns_err *err)
 {
@@ -179,7 +182,7 @@ static int allocate_store(const struct target *t, const struct zns_emu_params *p
 		file_no_copy_on_write(t->fd);
 	if (!fstatfs(t->fd, &fs) && (uint64_t)fs.f_bavail * fs.f_bsize + t->old_size < now)
 		return no_room(t, now, (uint64_t)fs.f_bavail * fs.f_bsize, err);
-	/* gives the blocks of an older store there back to the file system */
+	/* frees the blocks of an older store in this file */
 	if (ftruncate(t->fd, 0) || ftruncate(t->fd, lay->total))
 		return zns_fail_sys(err, -errno, "cannot give %s its size", t->path);
 	if (p->prealloc == ZNS_EMU_SPARSE)
@@ -212,7 +215,7 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 	while (!sparse && (ret = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
 		;
 	if (ret == -EOPNOTSUPP)
-		ret = 0; /* then leave it sparse */
+		ret = 0; /* the file system cannot allocate: leave the file sparse */
 	if (!ret && ftruncate(t->fd, total))
 		ret = -errno;
 	if (!ret)
@@ -234,7 +237,7 @@ int emu_write_zeroes(int fd, uint64_t pos, uint64_t len)
 	return ret;
 }
 
-/* Bypass the page cache if possible: these bytes would only fill it up. */
+/* Writes zeroes, bypassing the page cache if possible, since these pages are not needed there. */
 static int write_data(const struct target *t, const struct emu_layout *lay, uint64_t end)
 {
 	cleanup_close int direct = open(t->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
@@ -275,15 +278,16 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 
 	if (!ret && t->block)
 		ret = file_wipe_foreign(t->fd);
-	/* There is no header while the tables change. The live area gets its blocks now: a fault
-	 * on the mapping cannot report ENOSPC. */
+	/* Remove the header while the tables change. The live area gets its blocks now, since a
+	 * fault on its mapping cannot report ENOSPC. */
 	if (!ret)
 		ret = emu_write_zeroes(t->fd, 0, EMU_BLOCK);
 	if (!ret && fdatasync(t->fd))
 		ret = -errno;
 	if (!ret)
 		ret = emu_write_zeroes(t->fd, lay->live_off, lay->live_len);
-	/* Blocks for the log now: removals must work on a full file system. */
+	/* Allocate the blocks of the log now, since removals must work on a full file system
+	 * too. */
 	if (!ret && (p->log_zones || p->prealloc == ZNS_EMU_WRITTEN))
 		ret = write_data(t, lay,
 				 p->log_zones ? lay->data_off + lay->log_stride * p->log_zones :
@@ -313,7 +317,7 @@ static int create_in(const struct target *t, const struct zns_emu_params *p,
 		return zns_fail(err, ret, "%s is in use by another process: end that first",
 				t->path);
 	ret = may_overwrite(t, force, err);
-	/* The file will hold the memory of other people's programs. So its mode must not depend on
+	/* The file will contain the memory of other users' programs. So its mode must not depend on
 	 * the umask or on who creates it. */
 	if (!ret && !t->block && fchmod(t->fd, 0600))
 		ret = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",

@@ -11,7 +11,8 @@ static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 	return emu_zone_pos(e, zone) + off;
 }
 
-/* Lack of memory says nothing about the zone: with -EIO the caller would replace the zone. */
+/* A lack of memory must not become -EIO: that would mean that the zone failed, and the caller would
+ * replace the zone. */
 static int host_error(int code)
 {
 	return code == -ENOMEM ? code : -EIO;
@@ -40,7 +41,7 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 	return 0;
 }
 
-/* Called under the zone's lock. Advances wp on success, after the data was written. */
+/* Called with the zone locked. Advances wp if the data were written. */
 static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			uint64_t *at, struct zns_err *err)
 {
@@ -76,7 +77,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	ret = emu_fault_before(e, true, zone, off, err);
 	if (ret)
 		return ret;
-	/* the file may have been cut short; a write would make it longer again */
+	/* the file may have been truncated; writing would only make it longer again */
 	ret = emu_file_whole(e, err);
 	if (ret)
 		return ret;
@@ -95,8 +96,8 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	return 0;
 }
 
-/* Runs as a command issued at @issue in model time. *done: its end, or 0 with timing off. The
- * caller waits. */
+/* Runs a write as a command that is issued at @issue in model time. *done: the time of its
+ * completion, or 0 with timing off. The caller must wait until then. */
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err)
 {
@@ -131,7 +132,7 @@ int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, s
 {
 	uint64_t at;
 
-	if (off == APPEND) /* a caller must not pass our own marker */
+	if (off == APPEND) /* APPEND is an internal marker that a caller must not pass */
 		off--;
 	return do_write(emu_of(d), zone, off, buf, len, &at, err);
 }
@@ -142,8 +143,8 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
 }
 
-/* Takes no lock: data below a write pointer does not change until a reset, and zones with readers
- * are not reset. */
+/* Takes no lock: data below a write pointer do not change until a reset, and zones with readers are
+ * not reset. */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err)
 {
@@ -175,7 +176,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	ret = len ? emu_fault_before(e, false, zone, off, err) : 0;
 	if (ret)
 		return ret;
-	/* A finished zone reads as zeroes above its write pointer, not as data of an older
+	/* Above its write pointer a finished zone reads as zeroes, not as the data of an older
 	 * generation. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
 	ret = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
@@ -201,7 +202,8 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	return ret;
 }
 
-/* A reset only moves the write pointer. Nobody can read the old data, but the file still has it. */
+/* Overwrites reset data. A reset only moves the write pointer: nobody can read the old data through
+ * the device, but they are still in the file. */
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
@@ -211,12 +213,12 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	if (ret)
 		return ret;
 	wp = emu_load(&e->live[zone].wp);
-	/* zones of the log keep their blocks */
+	/* zones of the log keep their blocks when they are zeroed */
 	ret = wp < emu_capacity(e, zone) ?
 		      emu_io_zero(e, zone_pos(e, zone, wp), emu_capacity(e, zone) - wp,
 				  zone < e->p.log_zones) :
 		      0;
-	/* the next flush must sync */
+	/* so that the next flush syncs */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
 	return ret ? zns_fail(err, host_error(ret),
@@ -226,8 +228,8 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 /*
- * Gives the blocks above the write pointers of zones that follow each other back to the file system,
- * of empty ones in one piece. If that fails, a later reset does it.
+ * Frees the blocks above the write pointers of a run of consecutive zones, those of empty zones in
+ * one call. A failure is ignored: a later reset tries again.
  */
 static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
@@ -249,8 +251,9 @@ static void give_back_run(struct emu *e, const uint32_t *zones, uint32_t nr)
 }
 
 /*
- * Nobody can read the old data of a reset zone. A fully allocated file keeps its blocks: rewriting
- * them is faster and they cannot run out. A sparse file gives them back when the reset is durable.
+ * Frees the blocks of reset zones, whose old data nobody can read. A fully allocated file keeps
+ * them: overwriting them is faster, and they cannot run out. A sparse file frees them once the
+ * reset is durable.
  */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr)
 {
@@ -258,7 +261,8 @@ void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr)
 
 	if (!emu_file_is_sparse(e))
 		return;
-	for (; nr && zones[0] < e->p.log_zones; zones++) /* a log must always find room */
+	/* skip zones of the log, which must always have room */
+	for (; nr && zones[0] < e->p.log_zones; zones++)
 		nr--;
 	for (uint32_t i = 0; i < nr; i += n) {
 		for (n = 1; i + n < nr && zones[i + n] == zones[i] + n;)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The host's file below the device. Anybody with a shell may delete, replace or cut it, and the
- * file system may fill up. A sync fails only when it is full. In the other cases a dump would count
- * as durable although nobody could restore it.
+ * Checks the host's file below the device. Anybody with access may delete, replace or truncate it,
+ * and the file system may fill up. A sync only reports a full file system. Without these checks a
+ * dump into a lost file would be reported as durable although nobody could restore it.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ void emu_set_zones(struct emu *e, uint32_t nr_zones)
 	emu_layout_of(&e->p, &e->lay);
 }
 
-/* The number of zones that the process which resized the store has announced. */
+/* The number of zones, as announced by the process that resized the store last. */
 static uint32_t zones_now(const struct emu *e)
 {
 	uint32_t nr = emu_load(&e->head->nr_zones);
@@ -64,7 +64,7 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 			"create the device anew",
 			e->dev.path);
 	total = total_now(e);
-	/* the file may have grown between the two checks */
+	/* repeat the check, since the file may have grown after the first one */
 	if ((uint64_t)st.st_size < total && !fstat(e->fd, &st) && (uint64_t)st.st_size < total)
 		return zns_fail(
 			err, -ESTALE,
@@ -83,7 +83,7 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 		return ret;
 	if (fstat(e->fd, &ours))
 		return zns_fail_sys(err, -errno, "%s", e->dev.path);
-	/* If we have no permission to look at the path, it is accepted as it is. */
+	/* If we have no permission to look up the path, assume that it has not changed. */
 	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
 				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)
 		return 0;
@@ -108,7 +108,8 @@ int emu_file_no_room(struct emu *e, struct zns_err *err)
 		e->dev.path);
 }
 
-/* A fully allocated file has at least as many blocks as bytes, plus metadata. */
+/* Is the file sparse? A fully allocated file has at least as many blocks as bytes, plus
+ * metadata. */
 bool emu_file_is_sparse(const struct emu *e)
 {
 	struct stat st;

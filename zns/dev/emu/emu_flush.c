@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Flushes of all or some zones, and writes that are durable on return. */
+/* Flushes all or some zones, and writes data that are durable on return. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "emu_priv.h"
 
-/* Other processes may have flushed or reset zones meanwhile. This change must not undo theirs: an
- * entry only moves forward. */
+/* Drops the changes that other processes have flushed meanwhile, or that belong to zones which were
+ * reset. An entry may only move forward. */
 static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 {
 	size_t kept = 0;
@@ -18,8 +18,8 @@ static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 		if (to.gen != emu_load(&m->gen))
 			continue;
 		to.wp = zns_max(to.wp, emu_load(&m->wp));
-		/* a finished zone stays finished within its generation; the other two only
-		 * change under this lock */
+		/* take the newer value of the flags: a finished zone stays finished within its
+		 * generation, and the two others only change under this lock */
 		to.flags = (to.flags & EMU_F_FINISHED) | (m->flags & EMU_F_FINISHED) |
 			   (emu_load(&e->live[ch[i].zone].flags) &
 			    (EMU_F_READ_ONLY | EMU_F_OFFLINE));
@@ -43,8 +43,8 @@ static int flush_now(struct emu *e, struct zns_err *err)
 	seq = emu_load(&e->head->change_seq);
 	if (emu_load(&e->head->durable_seq) >= seq)
 		return 0;
-	/* Make the list before the sync: a write pointer may become durable only after the data
-	 * below it. */
+	/* Make the list before the sync, since a write pointer may only become durable after the
+	 * data below it. */
 	ret = emu_table_unflushed(e, &ch, &nr);
 	if (ret)
 		return zns_fail(err, ret, "out of memory");
@@ -84,8 +84,8 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 	return ret;
 }
 
-/* Syncs the whole file, but updates the entries of these zones only: other writes may still be
- * lost. */
+/* Syncs the whole file, but makes only the entries of these zones durable: later a crash may still
+ * drop writes to other zones. */
 static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));
@@ -96,7 +96,7 @@ static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct 
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (atomic_load(&e->sync_failed))
 		return emu_sync_lost(e, err);
-	for (uint32_t i = 0; i < nr; i++) /* before the sync, as in flush_now */
+	for (uint32_t i = 0; i < nr; i++) /* make the list before the sync, as in flush_now */
 		ch[i] = (struct emu_change){ .zone = zones[i],
 					     .to = emu_entry_snapshot(&e->live[zones[i]]) };
 	ret = emu_sync(e, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The header block and the layout derived from it. A header is untrusted until it was fully
- * checked. */
+/* Reads and writes the header block, and computes the layout from it. A header is untrusted until
+ * all of it was checked. */
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 				       zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
 	lay->stride = zns_align_up(p->zone_capacity, EMU_BLOCK);
 	lay->log_stride = zns_align_up(p->log_capacity, EMU_BLOCK);
-	/* no overflow: at most 2^20 zones of 2^40 bytes */
+	/* cannot overflow: there are at most 2^20 zones of 2^40 bytes */
 	lay->data_end = lay->data_off + lay->log_stride * p->log_zones +
 			lay->stride * (p->nr_zones - p->log_zones);
 	lay->total = zns_max(lay->data_end, lay->dur_off + lay->dur_len);
@@ -173,7 +173,7 @@ static bool is_file_format(const struct emu_header *h)
 	return h->version == ZNS_FILE_FORMAT || h->version == ZNS_FILE_FORMAT_BLOCKS;
 }
 
-/* Returns an error that says what @spec holds instead of an emulated device of this kind. */
+/* Returns an error which says what @spec contains instead of an emulated device of this kind. */
 static int not_ours(int fd, const char *spec, bool file, const struct emu_header *h, bool read,
 		    struct zns_err *err)
 {
@@ -210,7 +210,7 @@ static int read_rest(int fd, const struct emu_header *h, struct emu_header_file 
 	return 0;
 }
 
-/* The parts of a header that say what it is, and its hashes. */
+/* Checks the parts of a header that identify it, and its hashes. */
 static int check_header(int fd, const char *spec, struct emu_header *h, struct emu_header_file *f,
 			struct emu_header_tables *t, struct emu_header_more *m, struct zns_err *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Throttling: what is programmed heats the drive, and a hot one is slow until it has cooled down. */
+/* Throttling: programming heats the drive. When it is hot, it is slow until it has cooled down. */
 #include "emu_priv.h"
 
 static void cool(struct emu *e, uint64_t now)

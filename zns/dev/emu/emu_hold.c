@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Locks zones for a change and makes them whole. If a reset died half-way, the next holder of
- * its zone completes or undoes it. */
+/* Locks zones for a change. If a process died in the middle of a reset, the next process that locks
+ * the zone completes or undoes the reset. */
 #include "emu_priv.h"
 
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads and writes the host file: with O_DIRECT if position, length and buffer allow it; through a
- * bounce buffer if only the buffer does not; else through the page cache. Linux keeps both
- * coherent.
+ * Reads and writes the host's file: with O_DIRECT if position, length and buffer are aligned; with
+ * O_DIRECT through a bounce buffer if only the buffer is not; else through the page cache. Linux
+ * keeps both coherent.
  */
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -15,8 +15,8 @@
 
 #define BOUNCE KIB(256)
 
-/* The alignment that the file system wants, if the kernel tells it. Otherwise 4 KiB, which every
- * disk accepts. */
+/* Finds the alignment that the file system requires for O_DIRECT, if the kernel reports it.
+ * Otherwise it is 4 KiB, which every disk accepts. */
 static void query_alignment(struct emu *e)
 {
 	e->dio_mem = e->dio_off = 4096;
@@ -47,9 +47,9 @@ void emu_io_open(struct emu *e, const char *path)
 	e->dio_mem = e->dio_off = 512;
 	e->dfd = open(path, (e->fd_rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
 	if (e->dfd < 0)
-		return; /* tmpfs and others: the page cache is enough */
+		return; /* tmpfs and others have no O_DIRECT; the page cache is enough there */
 	if (fstat(e->fd, &a) || fstat(e->dfd, &b) || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-		close(e->dfd); /* the path was replaced meanwhile by another file */
+		close(e->dfd); /* the path now leads to another file */
 		e->dfd = -1;
 		return;
 	}
@@ -57,7 +57,7 @@ void emu_io_open(struct emu *e, const char *path)
 	query_alignment(e);
 }
 
-/* Transfers one piece at pos. Positive: bytes done. */
+/* Transfers one piece at @pos. Returns the number of bytes if positive. */
 static ssize_t transfer(int fd, uint64_t pos, void *buf, size_t len, bool write)
 {
 	ssize_t n;
@@ -100,7 +100,7 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 				n = transfer_bounced(e, pos, buf, whole, write);
 			else
 				n = transfer(e->dfd, pos, buf, whole, write);
-			/* the file opens with O_DIRECT, but reads and writes with it fail */
+			/* the file system accepts O_DIRECT in open() but not in reads and writes */
 			if (n == -EINVAL) {
 				atomic_store(&e->direct, false);
 				continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Locks between threads (mutexes) and processes (OFD byte locks far beyond the end of the file).
- * See emu_priv.h. */
+/* Locks between threads (mutexes) and between processes (OFD byte locks far beyond the end of the
+ * file). See emu_priv.h. */
 #include <fcntl.h>
 
 #include "emu_priv.h"
@@ -44,7 +44,7 @@ void emu_unlock_init(int fd)
 	ofd_lock(fd, F_UNLCK, BYTE_INIT, 1, false);
 }
 
-/* This wait is short: an exclusive holder also holds the init lock. */
+/* Waits only briefly, since a process that holds this lock exclusively also holds the init lock. */
 int emu_presence_share(int fd, struct zns_err *err)
 {
 	int ret = ofd_lock(fd, F_RDLCK, BYTE_PRESENCE, 1, true);
@@ -57,8 +57,8 @@ int emu_presence_try_alone(int fd)
 	return ofd_lock(fd, F_WRLCK, BYTE_PRESENCE, 1, false) ? -EBUSY : 0;
 }
 
-/* With io_uring a process's files stay open until a kernel worker closes them. So a dead process
- * may still hold its lock. */
+/* With io_uring a kernel worker closes the files of a dead process, which may therefore hold its
+ * lock a little longer. So this waits. */
 int emu_presence_wait_alone(int fd)
 {
 	const struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
@@ -93,8 +93,8 @@ void emu_zone_unlock(struct emu *e, uint32_t zone)
 	pthread_mutex_unlock(stripe_of(e, zone));
 }
 
-/* Locks neighbours as one range: thousands of single-byte locks would make the kernel's list
- * long. */
+/* Locks each run of consecutive zones as one range, since thousands of single-byte locks would make
+ * the kernel's list of locks long. */
 static int each_run(struct emu *e, const uint32_t *zones, uint32_t nr, short type, uint32_t *done)
 {
 	uint32_t i = 0;

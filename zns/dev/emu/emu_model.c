@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The NAND timing model: books the cost of each command (zns/emu.h) in the calendars of die,
- * channel and controller. It lives in the live area, under one lock over all processes. A process
- * killed under the lock leaves `broken` set. Then all queued work is forgotten (the device looks
- * idle for a moment) and the counters stay.
+ * channel and controller. It is in the live area, under one lock for all processes. If a process is
+ * killed while it holds the lock, `broken` stays set. Then all booked work is dropped (the device
+ * looks idle for a moment); the counters stay.
  */
 #include <string.h>
 
 #include "emu_priv.h"
 
-#define PAGE KIB(16) /* a die reads so many bytes in one operation */
+#define PAGE KIB(16) /* bytes that a die reads in one operation */
 
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 {
 	return (unsigned __int128)bytes * 1000000000u / (mibps << 20);
 }
 
-/* The die and channel of a zone's unit; a shared map has one for the whole device. */
+/* The resources that a unit of a zone uses: its die and channel. With a shared map the whole device
+ * has one of each. */
 struct lane {
 	struct emu_cal *die, *plane, *channel;
-	uint32_t planes, step; /* planes of the die; step: the distance of their calendars */
+	/* planes of the die, and the distance of their calendars in the array */
+	uint32_t planes, step;
 	uint64_t write_mibps, read_mibps, channel_mibps;
-	uint32_t pct; /* its times in percent of the usual ones */
+	uint32_t pct; /* the die's times in percent of the normal ones */
 };
 
 static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t unit, uint64_t now)
@@ -49,7 +51,7 @@ static struct lane lane_of(struct emu *e, uint32_t zone, uint64_t unit, uint64_t
 	return l;
 }
 
-/* Books a program or an erase, which occupies all planes. */
+/* Books a program or an erase, which occupies all planes of the die. */
 static uint64_t book_die(const struct lane *l, uint64_t ready, uint64_t ns)
 {
 	return emu_cal_book_all(l->die, l->planes, l->step, ready, ns);
@@ -105,8 +107,8 @@ void emu_model_leave(struct emu *e)
 	emu_model_unlock(e);
 }
 
-/* Two units pass a stream on, page by page. The next one must not run ahead and must not end
- * earlier. */
+/* Books the second of two resources that data pass through page by page. It must not start before
+ * its first page is there, and must not end before it has processed the last page. */
 static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint64_t ns,
 		       uint64_t first, uint64_t last)
 {
@@ -117,7 +119,8 @@ static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint6
 	return emu_cal_book(next, ready, ns) + ns;
 }
 
-/* Moves data through the controller, if there is one, then books the garbage it makes. */
+/* Moves data through the controller, if there is one, then books the garbage collection that it
+ * causes. */
 static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, bool write)
 {
 	struct emu_cal *c = &e->model->controller;
@@ -139,8 +142,8 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 	return end;
 }
 
-/* Moves one unit over the channel and programs it on the die. From the cache it goes when the die
- * can take it: until then it does not load the channel. */
+/* Transfers one unit over the channel and programs it on the die. A unit in the write cache is
+ * transferred when the die can take it, and does not use the channel before that. */
 static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
 {
 	uint64_t move = emu_cost_ns(bytes, l->channel_mibps);
@@ -184,8 +187,8 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 		uint64_t *slot = &z->end_ns[z->units % emu_buffer_units(&e->p)], take;
 		struct lane l = lane_of(e, zone, z->units, at);
 
-		/* the last unit of this slot must be on the medium before this one's first byte
-		 * comes in */
+		/* the previous unit in this slot must be on the medium before the first byte of
+		 * this one is accepted */
 		if (!e->cache)
 			accept = zns_max(accept, *slot);
 		take = zns_min(bytes, e->p.program_unit - z->fill);
@@ -227,8 +230,8 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t off, uint64_t byt
 	if (!bytes)
 		return at;
 	/*
-	 * the last unit of the zone is still in the cache: then all reads of the zone count as
-	 * cached
+	 * if the last unit of the zone is still in the cache, all reads of the zone count as served
+	 * from the cache
 	 */
 	if (e->cache && programmed(e, &e->model_zone[zone]) > at)
 		return through_controller(e, at, bytes, false);
@@ -276,7 +279,7 @@ static uint64_t do_flush(struct emu *e, uint64_t at)
 	return done;
 }
 
-/* Pads the rest of a zone; each of its dies takes an equal part of the padding. */
+/* Pads the rest of a zone; each of the zone's dies gets an equal part of the padding. */
 static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
 {
 	struct emu_model_zone *z = &e->model_zone[zone];
@@ -290,8 +293,8 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
-	/* A flush need not wait for padding: the data is durable. A reset waits, since the die
-	 * is busy until then. */
+	/* A flush need not wait for padding, since the data are durable. A reset must wait, since
+	 * the die is busy until then. */
 	memset(z, 0, sizeof(*z));
 	for (uint32_t i = 0; i < n; i++) {
 		struct lane one = lane_of(e, zone, first + i, at);
@@ -327,7 +330,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
-		e->model_zone[zone].fill = 0; /* shared memory that another process has damaged */
+		e->model_zone[zone].fill = 0; /* another process has damaged the shared memory */
 	emu_noise_collect(e, at);
 	switch (op) {
 	case ZNS_EMU_OP_WRITE:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Opening and closing an emulated device. */
+/* Opens and closes an emulated device. */
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -70,7 +70,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
-/* Does a reflink or a snapshot share a block of the live area? */
+/* Does the live area share a block with a reflink copy or a snapshot? */
 static bool is_shared(const struct emu *e)
 {
 	union {
@@ -101,8 +101,8 @@ static bool is_shared(const struct emu *e)
 }
 
 /*
- * The first write to a shared block wants a new block. A fault on the mapping cannot report that
- * there is none, so the opener takes all of them before its first write.
+ * Makes the live area's blocks exclusive before it is first written. The first write to a shared
+ * block allocates a new one, and a fault on the mapping could not report that the disk is full.
  */
 static int own_blocks(struct emu *e, struct zns_err *err)
 {
@@ -122,7 +122,8 @@ static int own_blocks(struct emu *e, struct zns_err *err)
 		e->dev.path);
 }
 
-/* Called with the init lock held. An opener with a different boot id is on another machine. */
+/* Rebuilds the live tables. Called with the init lock held. Fails if another process has the device
+ * open: one with another boot id must be on another machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
 	int ret = emu_presence_wait_alone(e->fd);
@@ -132,7 +133,7 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 			err, ret,
 			"%s: its state is not of this boot, but another process has it open: close it there first",
 			e->dev.path);
-	/* a process was killed half-way: start again */
+	/* if this process is killed in the middle, the next one must start again */
 	memset(e->head->boot_id, 0, sizeof(e->head->boot_id));
 	if (e->model) {
 		memset(e->model, 0, e->lay.live_len - e->lay.model_off);
@@ -142,11 +143,12 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 	if (ret)
 		return ret;
 	memcpy(e->head->boot_id + 1, boot_id + 1, sizeof(e->head->boot_id) - 1);
-	emu_store(&e->head->boot_id[0], boot_id[0]); /* last: only now the ids are equal */
+	/* set the first byte last: only from now on the ids are equal */
+	emu_store(&e->head->boot_id[0], boot_id[0]);
 	return emu_presence_share(e->fd, err);
 }
 
-/* Settles interrupted resets before the new opener sees the device. */
+/* Completes or undoes interrupted resets before the process that opens the device sees them. */
 static int settle_resets(struct emu *e, struct zns_err *err)
 {
 	int ret = 0;
@@ -162,8 +164,8 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	return ret;
 }
 
-/* Uses the live tables. After a reboot, or if the host lost pages of live, rebuilds them from
- * the durable ones. */
+/* Uses the live tables. After a reboot, or if the host lost pages of them, rebuilds them from the
+ * durable ones. */
 static int attach(struct emu *e, bool served, struct zns_err *err)
 {
 	char boot_id[64];
@@ -172,7 +174,7 @@ static int attach(struct emu *e, bool served, struct zns_err *err)
 
 	if (!ret)
 		ret = map_live(e, false, err);
-	/* a broker has done this for the programs that it serves */
+	/* skipped if a broker serves the device, since the broker has done this */
 	if (!ret && !served && !e->fd_rdonly && e->is_file && e->p.log_zones)
 		ret = own_blocks(e, err);
 	if (ret)
@@ -187,13 +189,15 @@ static int attach(struct emu *e, bool served, struct zns_err *err)
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
-	/* Without permission to write: a private mapping, valid until another process writes. */
+	/* Without write permission, map privately: a snapshot that is valid until another process
+	 * writes. */
 	ret = map_live(e, true, err);
 	return ret ? ret : emu_table_rebuild(e, err);
 }
 
-/* A process that does not sleep may be killed before it can report that. The next opener that is
- * alone makes up for it. */
+/* Lets the wall clock of the model catch up, if no other process has the device open. A process
+ * that used model time without sleeping does this when it closes the device, unless it was
+ * killed. */
 static int skip_ahead(struct emu *e, struct zns_err *err)
 {
 	if (emu_presence_try_alone(e->fd))
@@ -208,7 +212,7 @@ static int open_file(struct emu *e, const char *path, bool claim, struct zns_err
 	struct stat st;
 	int ret;
 
-	/* O_NONBLOCK: refuse a FIFO without hanging in open */
+	/* O_NONBLOCK, because opening a FIFO would block; it is refused afterwards */
 	e->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (e->fd < 0 && e->rdonly && (errno == EACCES || errno == EROFS || errno == EPERM)) {
 		e->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -247,8 +251,9 @@ static int setup(struct emu *e, const char *path, bool served, struct zns_err *e
 		return ret;
 	emu_layout_of(&e->p, &e->lay);
 	/*
-	 * A store on a disk whose header does not say where its tables are has them where its number
-	 * of zones puts them. Another process may make it smaller, and they stay where they are.
+	 * If the header of a store on a disk does not say where its tables are, this follows from
+	 * the number of zones. Store the place now: another process may make the store smaller, but
+	 * the tables stay where they are.
 	 */
 	if (e->p.log_zones && !e->p.table_off) {
 		e->p.table_off = e->lay.live_off;
@@ -294,7 +299,7 @@ static void emu_close(struct zns_dev *d)
 	if (e->claim_fd >= 0)
 		close(e->claim_fd);
 	if (e->fd >= 0)
-		close(e->fd); /* this releases all locks */
+		close(e->fd); /* closing the descriptor releases all locks */
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
 		pthread_mutex_destroy(&e->stripe[i]);
 	pthread_mutex_destroy(&e->count_mutex);
@@ -349,7 +354,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	if (!e)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	e->dev.ops = file ? &file_ops : &emu_ops;
-	memcpy(e->dev.path, spec, strlen(spec) + 1); /* zns_dev_open checked the length */
+	memcpy(e->dev.path, spec, strlen(spec) + 1); /* zns_dev_open has checked the length */
 	e->fd = e->dfd = e->claim_fd = -1;
 	e->rdonly = flags & ZNS_DEV_RDONLY;
 	for (unsigned i = 0; i < EMU_STRIPES; i++)

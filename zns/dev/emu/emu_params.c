@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Parameters of an emulated device: their limits, and the zone → die map they define. */
+/* Checks the parameters of an emulated device, and builds the zone → die map that they define. */
 #include "emu_priv.h"
 
 #define MAX_MIBPS 1000000u
@@ -13,7 +13,7 @@ static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err
 	return 0;
 }
 
-/* Checks the parameters of the timing model, which are not used without it. */
+/* Checks the parameters of the timing model, which are only used if it is on. */
 static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 {
 	int ret = check_mibps("controller bandwidth", p->controller_mibps, false, err);
@@ -64,7 +64,7 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	return check_mibps("bandwidth behind the write cache", p->cache_mibps, false, err);
 }
 
-/* Tables that a resize moved are in front of the data or behind them. */
+/* Checks the places of tables that a resize has moved: in front of the data or behind them. */
 static int check_tables(const struct zns_emu_params *p, struct zns_err *err)
 {
 	struct emu_layout lay;
@@ -80,7 +80,7 @@ static int check_tables(const struct zns_emu_params *p, struct zns_err *err)
 			p->table_zones, (unsigned long long)p->table_off);
 }
 
-/* Which zones a die has. */
+/* Checks the parameters that decide which zones are on which die. */
 static int check_places(const struct zns_emu_params *p, struct zns_err *err)
 {
 	if (p->small_dies >= p->channels * p->ways || (p->small_dies && !p->small_zones) ||
@@ -100,7 +100,7 @@ static int check_places(const struct zns_emu_params *p, struct zns_err *err)
 	return 0;
 }
 
-/* Checks a store on an ordinary disk, for which no drive is modelled. */
+/* Checks a store on an ordinary disk; there is no timing model of it. */
 static int check_file(const struct zns_emu_params *p, struct zns_err *err)
 {
 	if (p->log_zones < 2 || p->log_zones >= p->nr_zones || p->log_zones > 16)
@@ -174,8 +174,9 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 	return ret || !p->timing ? ret : check_model(p, err);
 }
 
-/* Balanced: splits the zones into chunks of `dies`; each chunk is a permutation of all dies.
- * This is part of the format: the same parameters must always give the same map. */
+/* Builds a balanced random map: splits the zones into chunks of `dies`, each of which is a
+ * permutation of all dies. This is a part of the format: the same parameters must always give the
+ * same map. */
 static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {
 	uint32_t dies = p->channels * p->ways, order[1024];
@@ -195,8 +196,8 @@ static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	}
 }
 
-/* Small dies keep some of their zones, drawn by the seed; their other zones are distributed to the
- * other dies. */
+/* Makes some dies small: these keep some of their zones, chosen by the seed. Their other zones are
+ * distributed to the other dies. */
 static void make_small(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {
 	uint32_t dies = p->channels * p->ways, next = 0;
@@ -237,7 +238,7 @@ void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone)
 
 bool zns_emu_zones_overlap(const struct zns_emu_params *p)
 {
-	/* a zone that begins on one of the last dies goes on at the first */
+	/* a zone that begins on one of the last dies continues on the first ones */
 	return p->zone_dies > 1 && ((p->zone_step && p->zone_step < p->zone_dies) ||
 				    p->channels * p->ways % p->zone_dies);
 }

@@ -5,24 +5,25 @@
  * The emulated device, inside. The file:
  *
  *   0        header       one 4 KiB block: magic, version, UUID, parameters, hash
- *   64 KiB   live area    mmapped by every opener; valid only for the boot named in its head:
+ *   64 KiB   live area    mapped by every process that opens the device; valid only for the boot
+ *            whose id is in its head:
  *                         head, live[zones], mirror[zones], and the timing model if there is one
- *   …        durable      one 32-byte entry per zone, written by flush and reset only
+ *   …        durable      one entry of 32 bytes for each zone, written only by flush and reset
  *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
  *
  * A store that was resized may have the live area and the durable table behind the data. A store on
- * an ordinary disk has tables with room for more zones: it grows, and shrinks, while others have it
- * open.
+ * an ordinary disk has tables with room for more zones, so that it can be resized while others have
+ * it open.
  *
- * live is the present state of the device. durable is the state after a power cut. mirror is the
- * known content of durable: with it a flush finds the changed zones without reading the disk. The
- * invariants in emu_table.c keep all three right whenever a process dies.
+ * live is the present state of the device. durable is the state after a power cut. mirror is a copy
+ * of durable in memory, with which a flush finds the changed zones without reading the disk. The
+ * invariants in emu_table.c keep all three consistent even if a process dies at any moment.
  *
  * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable, model.
  * Between processes they are OFD byte locks far beyond the end of the file; the kernel drops them
- * when their holder dies. OFD locks do not exclude threads that share the fd, so each has a mutex
- * in front. They do not exclude a forked child from its parent either: a child opens the device
- * anew.
+ * when their holder dies. OFD locks do not exclude threads that share the fd, so each of them has a
+ * mutex that is taken first. They do not exclude a forked child from its parent either, so a child
+ * must open the device itself.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,7 +33,7 @@
 
 #define EMU_MAGIC UINT64_C(0x3130564544534e5a) /* "ZNSDEV01", little-endian */
 #define EMU_BLOCK 4096u /* size of the header and of a block of the durable table */
-#define EMU_LIVE_OFF 65536u /* 64 KiB: page-aligned with every page size */
+#define EMU_LIVE_OFF 65536u /* 64 KiB: a multiple of every page size */
 #define EMU_DATA_ALIGN MIB(1)
 #define EMU_MAX_ZONES (1u << 20)
 #define EMU_MAX_IO MIB(1)
@@ -51,47 +52,54 @@ struct emu_header {
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
 	uint32_t program_unit, buffer_units, command_us, reset_us, controller_mibps, gc_every_mib,
 		gc_stall_ms;
-	uint64_t data_off, total; /* redundant: a device whose layout differs is refused */
+	/* redundant: a device is refused if these differ from the computed layout */
+	uint64_t data_off, total;
 	uint64_t hash; /* hash of all fields above */
 };
 
-/* Follows the header of a store on an ordinary disk. */
+/* Behind the header of a store on an ordinary disk. */
 struct emu_header_file {
 	uint64_t log_capacity;
 	uint32_t log_zones, log_block;
-	uint64_t hash; /* hash of the header's hash and the fields above */
+	uint64_t hash; /* hash of the header's hash and of the fields above */
 };
 
-/* Follows both headers, if a resize moved the tables or left room in them. */
+/* Behind both of the headers above, if a resize has moved the tables or left room in them. */
 struct emu_header_tables {
 	uint64_t table_off; /* offset of the live area; the other tables follow it */
 	uint32_t table_zones, zero; /* for how many zones the tables have room */
-	uint64_t hash; /* hash of the previous hash and the fields above */
+	uint64_t hash; /* hash of the previous hash and of the fields above */
 };
 
-/* Follows the header of an emulated drive, if one of these fields is not 0. */
+/* Behind the header of an emulated drive, if one of these fields is not 0. */
 struct emu_header_more {
 	uint32_t cache_mib, cache_mibps, odd_dies, odd_pct, planes, small_dies, small_zones, row;
 	uint32_t cache_backed, zone_dies, zone_step, heat_mib, cool_mibps, throttle_pct, zero[2];
-	uint64_t hash; /* hash of the header's hash and the fields above */
+	uint64_t hash; /* hash of the header's hash and of the fields above */
 };
 _Static_assert(sizeof(struct emu_header_more) == 72, "header format");
 
-#define EMU_F_FINISHED (1u << 0) /* full although wp < capacity */
+#define EMU_F_FINISHED (1u << 0) /* the zone is full although wp < capacity */
 #define EMU_F_READ_ONLY (1u << 1)
 #define EMU_F_OFFLINE (1u << 2)
-#define EMU_F_PENDING (1u << 3) /* mirror only: a reset may or may not have reached the disk */
+/* only in mirror: a reset is under way, which may or may not have reached the disk */
+#define EMU_F_PENDING (1u << 3)
 #define EMU_F_DURABLE (EMU_F_FINISHED | EMU_F_READ_ONLY | EMU_F_OFFLINE)
 
-/* 32 bytes, so that none straddles a sector: a torn write leaves each entry old or new. */
+/* 32 bytes, so that no entry is in two sectors: after a torn write each entry is either old or
+ * new. */
 struct emu_entry {
-	uint64_t wp; /* bytes written; a finish does not change it */
-	uint64_t gen; /* counts resets */
-	uint32_t flags; /* EMU_F_* */
-	uint32_t state; /* live table only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
+	uint64_t wp; /* bytes written; finishing the zone does not change it */
+	uint64_t gen; /* number of resets */
+	uint32_t flags; /* values EMU_F_* */
+	/* only in the live table: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
+	uint32_t state;
 	union {
-		uint64_t check; /* durable: hash of the fields above and the zone's number */
-		uint64_t turn; /* live table only: counts resets, and offers of removed places */
+		/* in the durable table: hash of the fields above and of the zone's number */
+		uint64_t check;
+		/* only in the live table: the token of zns_dev_offer, incremented by each reset and
+		 * each offer */
+		uint64_t turn;
 	};
 };
 _Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
@@ -99,11 +107,12 @@ _Static_assert(sizeof(struct emu_header) == 152, "header format");
 
 struct emu_live_head {
 	char boot_id[64];
-	/* separate cache lines: every write increments the first */
+	/* number of changes so far; separate cache lines, because every write increments it */
 	uint64_t change_seq __attribute__((aligned(64)));
-	uint64_t durable_seq __attribute__((aligned(64))); /* changes up to here are flushed */
-	uint64_t of_tests[8] __attribute__((aligned(64))); /* used by test/controls only; else 0 */
-	/* of a store on a disk: its number of zones now, for processes that opened it before a
+	/* value of change_seq up to which all changes are flushed */
+	uint64_t durable_seq __attribute__((aligned(64)));
+	uint64_t of_tests[8] __attribute__((aligned(64))); /* only used by test/controls; else 0 */
+	/* for a store on a disk: its present number of zones, for processes that opened it before a
 	 * resize */
 	uint32_t nr_zones __attribute__((aligned(64)));
 };
@@ -113,51 +122,55 @@ struct emu_period {
 	uint64_t from, to;
 };
 
-/* The busy times of a die, a channel or the controller, in model time, and its counters. */
+/* The calendar of a die, a channel or the controller: when it is busy, in model time, and its
+ * counters. */
 struct emu_cal {
 	uint32_t nr, zero;
-	uint64_t floor_ns; /* no operation starts before this time */
+	uint64_t floor_ns; /* no operation can start before this time */
 	uint64_t busy_ns, written, read;
-	struct emu_period busy[EMU_CAL_PERIODS]; /* ascending, with gaps */
+	struct emu_period busy[EMU_CAL_PERIODS]; /* busy periods in ascending order */
 };
 
 #define EMU_MAX_BUFFER_UNITS 4
 struct emu_model_zone {
-	/* when unit k is programmed: slot k % buffer_units */
+	/* when each of the last units is programmed: unit k is in slot k % buffer_units */
 	uint64_t end_ns[EMU_MAX_BUFFER_UNITS];
-	uint64_t accept_ns; /* when the last byte was accepted into the buffer */
-	uint64_t flush_ns; /* when the last incomplete unit was programmed */
-	uint32_t units; /* full units so far */
-	/* bytes of the incomplete unit, and how many of them a flush programmed */
+	uint64_t accept_ns; /* when the last byte was accepted by the buffer */
+	uint64_t flush_ns; /* when a flush last programmed an incomplete unit */
+	uint32_t units; /* number of full units so far */
+	/* bytes of the incomplete unit, and how many of these a flush has programmed */
 	uint32_t fill, staged;
 	uint32_t zero;
 };
 _Static_assert(sizeof(struct emu_model_zone) == 64, "one cache line");
 
 struct emu_model {
-	uint64_t origin_ns; /* CLOCK_MONOTONIC at model time 0 */
+	uint64_t origin_ns; /* value of CLOCK_MONOTONIC at model time 0 */
 	uint64_t clock_ns;
 	uint64_t since_gc, stalls;
-	/* broken: a process is changing the model now, or died while it did */
+	/* broken: a process is changing the model, or has died while it did */
 	uint32_t broken, zero;
 	struct emu_cal controller;
 };
 
-/* The write cache. When it is full, the next unit waits for the earliest of these ends. */
+/* The write cache. When it is full, the next unit waits for the earliest end time in the heap. */
 struct emu_cache {
 	struct emu_cal drain;
 	uint32_t nr, zero;
-	uint64_t end_ns[]; /* a heap, the earliest first: when a unit of it is programmed */
+	/* a heap with the earliest time first: when each unit in the cache will be programmed */
+	uint64_t end_ns[];
 };
 
-/* How warm the dies are together. */
+/* The heat of all dies together. */
 struct emu_heat {
-	uint64_t bytes, at_ns; /* bytes: programmed and not cooled down yet, as of at_ns */
-	uint32_t hot, times; /* hot: throttled now; times: how often throttling began */
+	/* bytes: heat, in programmed bytes that have not cooled down yet, at the time at_ns */
+	uint64_t bytes, at_ns;
+	/* hot: the dies are throttled now; times: how often throttling has begun */
+	uint32_t hot, times;
 };
 
 struct emu_layout {
-	/* the last four are inside the live area */
+	/* offsets; the last four are inside the live area */
 	uint64_t live_off, live_len, mirror_off, model_off, cache_off, heat_off;
 	uint64_t dur_off, dur_len;
 	uint64_t data_off, data_end, log_stride, stride, total;
@@ -168,31 +181,36 @@ struct emu {
 	struct zns_emu_params p;
 	struct emu_layout lay;
 	uint8_t uuid[ZNS_UUID_LEN];
-	bool rdonly; /* the caller asked to open it for reading only */
-	bool fd_rdonly; /* no write permission: no locks, no healing */
-	int fd; /* uses the page cache; carries the locks */
-	int dfd; /* O_DIRECT, or -1 */
-	int claim_fd; /* O_EXCL, or -1 */
-	bool is_file; /* not a block device */
-	atomic_bool direct; /* O_DIRECT works on dfd */
-	uint32_t dio_mem, dio_off; /* alignment for O_DIRECT */
+	bool rdonly; /* the caller opened it for reading only */
+	/* there is no write permission, so no locks are taken and nothing is repaired */
+	bool fd_rdonly;
+	int fd; /* uses the page cache; the locks are on this descriptor */
+	int dfd; /* opened with O_DIRECT, or -1 */
+	int claim_fd; /* opened with O_EXCL, or -1 */
+	bool is_file; /* the device is in a file, not on a block device */
+	atomic_bool direct; /* does O_DIRECT work on dfd? */
+	uint32_t dio_mem, dio_off; /* alignment of memory and of file offsets for O_DIRECT */
 	void *map;
 	size_t map_len;
 	struct emu_live_head *head;
 	struct emu_entry *live, *mirror;
-	struct emu_model *model; /* NULL: timing off */
+	struct emu_model *model; /* NULL: timing is off */
 	struct emu_model_zone *model_zone;
-	/* die_cal: of the first plane of each die, then of the second of each, … */
+	/* die_cal: calendars of the first plane of each die, then of the second plane of each die,
+	 * and so on */
 	struct emu_cal *die_cal, *channel_cal;
-	struct emu_cache *cache; /* NULL: none */
-	struct emu_heat *heat; /* NULL: it is never throttled */
-	const struct emu_clock *clock; /* NULL: the real clock; see zns_emu_set_clock() */
+	struct emu_cache *cache; /* NULL: there is no cache */
+	struct emu_heat *heat; /* NULL: the drive is never throttled */
+	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
-	struct emu_control *control; /* set by a test build; else NULL */
-	struct file_place *taken; /* file_reuse.c: one for each zone; NULL: no place is taken yet */
-	/* a sync has failed: from then on the content of the disk is unknown */
+	struct emu_control *control; /* set by a test build; otherwise NULL */
+	/*
+	 * file_reuse.c: the place that this handle may write in each zone; NULL: there is none yet
+	 */
+	struct file_place *taken;
+	/* a sync has failed: from then on it is not known what is on the disk */
 	atomic_bool sync_failed;
 };
 
@@ -211,7 +229,7 @@ static inline uint32_t emu_block(const struct emu *e, uint32_t zone)
 	return zone < e->p.log_zones && e->p.log_block ? e->p.log_block : e->p.block_size;
 }
 
-/* Position of the zone's first byte in the file. */
+/* Offset of the zone's first byte in the file. */
 static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
 {
 	uint32_t logs = zone < e->p.log_zones ? zone : e->p.log_zones;
@@ -219,13 +237,13 @@ static inline uint64_t emu_zone_pos(const struct emu *e, uint32_t zone)
 	return e->lay.data_off + e->lay.log_stride * logs + e->lay.stride * (zone - logs);
 }
 
-/* For how many zones the tables have room; entries behind nr_zones have no meaning. */
+/* The number of zones for which the tables have room. Entries above nr_zones have no meaning. */
 static inline uint32_t emu_room(const struct emu *e)
 {
 	return e->p.table_off ? e->p.table_zones : e->p.nr_zones;
 }
 
-/* What the user calls it. */
+/* What messages call the device. */
 static inline const char *emu_noun(const struct emu *e)
 {
 	return e->p.log_zones ? "store" : "emulated device";
@@ -244,7 +262,7 @@ static inline uint32_t emu_zone_dies(const struct zns_emu_params *p)
 	return p->zone_dies ? p->zone_dies : 1;
 }
 
-/* The write buffer of a zone: each of its dies has one. */
+/* Size of a zone's write buffer in units: each die of the zone adds buffer_units. */
 static inline uint32_t emu_buffer_units(const struct zns_emu_params *p)
 {
 	return zns_min(p->buffer_units * emu_zone_dies(p), (uint32_t)EMU_MAX_BUFFER_UNITS);
@@ -254,32 +272,34 @@ static inline uint32_t emu_buffer_units(const struct zns_emu_params *p)
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
 void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
 
-/* emu_random.c: never changes, so a seed reproduces everything */
+/* emu_random.c: its sequence never changes, so that a seed always gives the same result */
 uint64_t emu_random(uint64_t *state);
 
 /* emu_header.c */
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
-/* @spec is "emu:PATH" or "file:PATH"; the file's kind must agree with it. */
+/* @spec is "emu:PATH" or "file:PATH". The kind of the file must match the prefix. */
 int emu_header_read(int fd, const char *spec, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);
-bool emu_header_present(int fd); /* checks the magic only */
+bool emu_header_present(int fd); /* only checks the magic number */
 
-/* emu_create.c: writes through the page cache; 0 or -errno */
+/* emu_create.c: writes zeroes through the page cache; 0 or -errno */
 int emu_write_zeroes(int fd, uint64_t pos, uint64_t len);
 
-/* emu_lock.c: the process-wide locks work on a bare fd, before there is a struct emu */
-/* held while a device is opened, made or cut */
+/* emu_lock.c: locks between processes. These take a descriptor, as they are needed before there is
+ * a struct emu */
+/* the init lock, held while a device is opened, created or resized */
 int emu_lock_init(int fd, bool write, struct zns_err *err);
 void emu_unlock_init(int fd);
-/* a lock that every program holds that has the device open */
+/* the presence lock: every process that has the device open holds it shared */
 int emu_presence_share(int fd, struct zns_err *err);
-int emu_presence_try_alone(int fd); /* 0, or -EBUSY without a change */
+/* tries to hold it exclusively. 0, or -EBUSY without a change */
+int emu_presence_try_alone(int fd);
 int emu_presence_wait_alone(int fd); /* like emu_presence_try_alone(), but waits at most 3 s */
-/* to be called by emu_hold.c only */
+/* only to be called by emu_hold.c */
 int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err);
 void emu_zone_unlock(struct emu *e, uint32_t zone);
-/* @zones ascending, without duplicates */
+/* @zones is ascending, without duplicates */
 int emu_zones_lock_bare(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr);
 int emu_count_lock(struct emu *e, struct zns_err *err);
@@ -294,26 +314,32 @@ struct emu_change {
 	uint32_t zone;
 	struct emu_entry to;
 };
-void emu_durable_seal(struct emu_entry *en, uint32_t zone); /* fills in .check */
+void emu_durable_seal(struct emu_entry *en, uint32_t zone); /* computes the field check */
 /* copies the durable table to the live one; no other process may have the device open */
 int emu_table_rebuild(struct emu *e, struct zns_err *err);
 /* 1: the live table is older than the durable one */
 int emu_table_is_stale(struct emu *e, struct zns_err *err);
-int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err); /* zone lock held */
-void emu_live_reset(struct emu *e, uint32_t zone); /* live := empty, of mirror's generation */
-/* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
+/* to be called with the zone locked */
+int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err);
+/* sets the live entry to empty, with the generation of the mirror */
+void emu_live_reset(struct emu *e, uint32_t zone);
+/* Writes entries, syncs, and copies them to the mirror. @ch is ascending; the durable lock must be
+ * held. */
 int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
 int emu_sync(struct emu *e, struct zns_err *err);
-int emu_sync_lost(struct emu *e, struct zns_err *err); /* the error after an earlier failed sync */
+/* returns the error that follows an earlier failed sync */
+int emu_sync_lost(struct emu *e, struct zns_err *err);
 bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror);
 struct emu_entry emu_entry_snapshot(const struct emu_entry *en);
-/* Lists what live has and durable lacks, ascending. The caller frees *out. 0 or -ENOMEM. */
+/* Lists the changes that live has and durable does not have yet, ascending. The caller frees *out.
+ * 0 or -ENOMEM. */
 int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 
-/* emu_hold.c: locks zones for a change; @zones ascending, without duplicates. Ended by
- * emu_zone_unlock or emu_zones_unlock. */
+/* emu_hold.c: locks zones for a change; @zones is ascending, without duplicates. To be unlocked
+ * with emu_zone_unlock or emu_zones_unlock. */
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
-/* The same, if the device may be written, has power, and has the zone. */
+/* Like emu_zone_lock, but fails if the device may not be written, has no power, or has no such
+ * zone. */
 int emu_zone_lock_to_change(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 
@@ -325,9 +351,9 @@ int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void
 
 /* emu_state.c */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
-/* the zone is in range and the device has power */
+/* checks that the zone is in range and that the device has power */
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
-int emu_check_writable(struct emu *e, struct zns_err *err); /* -EBADF */
+int emu_check_writable(struct emu *e, struct zns_err *err); /* -EBADF: it is not writable */
 int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
 
@@ -349,19 +375,20 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	     struct zns_err *err);
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err);
-/* @cached: through the host's page cache, for callers that repeat their reads */
+/* @cached: read through the host's page cache; for callers that repeat their reads */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err);
 
-/* frees the host's blocks above the write pointers of zones, if the file is sparse; zones in
- * ascending order, of which those of a log keep theirs */
+/* frees the host's blocks above the write pointers of zones, if the file is sparse. @zones is
+ * ascending; zones of a log keep their blocks */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 
 /* emu_race.c */
 int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 uint64_t emu_now_ns(struct zns_dev *d);
 
-/* file_reuse.c: of a store on a disk, what may be written below write pointers */
+/* file_reuse.c: the part of a zone of a store on a disk that this handle may write below the write
+ * pointer */
 struct file_place {
 	uint64_t start, end, turn;
 };
@@ -369,79 +396,84 @@ int file_offer(struct zns_dev *d, uint32_t zone, uint64_t *end, uint64_t *turn,
 	       struct zns_err *err);
 int file_take(struct zns_dev *d, uint32_t zone, uint64_t start, uint64_t end, uint64_t turn,
 	      struct zns_err *err);
-/* Was it taken, and is it still ours? The zone is locked. */
+/* May this handle write there, because it has taken that part and its token is still valid? To be
+ * called with the zone locked. */
 bool file_has_taken(const struct emu *e, uint32_t zone, uint64_t off, size_t len);
 
 /* file_allocate.c: see zns_dev_allocate */
 int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr);
 void file_give_back(struct zns_dev *d, uint32_t first, uint32_t nr);
 
-/* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
+/* emu_io.c: transfers of any position, length and buffer; with O_DIRECT where possible. 0 or
+ * -errno */
 void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
-/* frees the space where possible, unless @keep */
+/* frees the blocks where possible, unless @keep */
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len, bool keep);
 
 /* emu_file.c: checks of the host's file, which other programs may change */
-/* checks that the file exists and has its full length; else -ESTALE */
+/* checks that the file exists and has its full length; -ESTALE: it does not */
 int emu_file_whole(struct emu *e, struct zns_err *err);
-/* also checks that the path still leads to the same file */
+/* also checks that the path still leads to this file */
 int emu_file_ours(struct emu *e, struct zns_err *err);
-int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
+int emu_file_no_room(struct emu *e, struct zns_err *err); /* returns -EDQUOT with a message */
 bool emu_file_is_sparse(const struct emu *e);
-/* from now on the store has this many zones */
+/* sets the number of zones that this handle sees */
 void emu_set_zones(struct emu *e, uint32_t nr_zones);
 void emu_follow(struct zns_dev *d);
 
 /* emu_cal.c */
-/* called when a command is issued @now: drops entries that end before, if there are many */
+/* called when a command is issued at @now: if there are many periods, drops those that end
+ * before */
 void emu_cal_pass(struct emu_cal *c, uint64_t now);
-/* returns the start, at @ready or later */
+/* returns the start of the booked period, which is @ready or later */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
-/* books the same duration in all of @nr calendars, @step apart, at one time */
+/* books the same period in all of @nr calendars, which are @step apart */
 uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_t ready,
 			  uint64_t ns);
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
-void emu_cal_clear(struct emu_cal *c); /* clears the calendar, but not its counters */
+void emu_cal_clear(struct emu_cal *c); /* drops all periods, but keeps the counters */
 
 /* emu_cache.c */
 uint32_t emu_cache_units(const struct zns_emu_params *p);
-/* the time, at or after @at, when the cache has room for one unit more */
+/* the earliest time, from @at on, at which the cache has room for one more unit */
 uint64_t emu_cache_accept(struct emu *e, uint64_t at);
-void emu_cache_hold(struct emu *e, uint64_t end); /* a unit, until it is programmed */
+/* puts a unit into the cache until it is programmed at @end */
+void emu_cache_hold(struct emu *e, uint64_t end);
 void emu_cache_clear(struct emu *e);
 
 /* emu_heat.c */
-void emu_heat_add(struct emu *e, uint64_t bytes); /* records programmed bytes */
-/* the present times in percent of the usual ones */
+void emu_heat_add(struct emu *e, uint64_t bytes); /* records that @bytes were programmed */
+/* the present durations in percent of the normal ones */
 uint32_t emu_heat_pct(struct emu *e, uint64_t now);
 void emu_heat_clear(struct emu *e);
 
-/* emu_model.c: call all of these between enter and leave */
+/* emu_model.c: all of these must be called between emu_model_enter and emu_model_leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
 int emu_model_enter(struct emu *e, struct zns_err *err);
-/* like emu_model_enter(), for a device that may have no model */
+/* like emu_model_enter(), but fails if the device has no model */
 int emu_model_ask(struct emu *e, struct zns_err *err);
 void emu_model_leave(struct emu *e);
-void emu_model_idle(struct emu *e); /* after a power cut: drops all queued work */
+void emu_model_idle(struct emu *e); /* to be called after a power cut: drops all booked work */
 /* @off: where a read begins; ignored for other operations */
 uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
 		       uint64_t bytes, uint64_t issue);
 
-/* emu_timing.c: when a call is issued in model time, when it is done (0: at once), and the wait.
- * All do nothing with timing off. */
+/* emu_timing.c: when a call is issued in model time, when it is complete (0: at once), and the wait
+ * until then. With timing off, none of them has an effect. */
 uint64_t emu_timing_issue(struct emu *e);
 uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t off,
 			 uint64_t bytes, uint64_t issue);
 void emu_timing_wait(struct emu *e, uint64_t done);
 bool emu_timing_active(const struct emu *e);
-/* a thread clock may run ahead of the wall clock; sleepers then need not wait */
+/* to be called when a thread clock may have run ahead of the wall clock: moves the wall clock
+ * forward, so that nobody sleeps for that time */
 void emu_timing_catch_up(struct emu *e);
 
-/* emu_clock.c: a clock in place of the wall clock */
+/* emu_clock.c: another clock than the wall clock */
 struct emu_clock {
 	uint64_t (*issue)(struct emu *e);
 	void (*wait)(struct emu *e, uint64_t done);
@@ -449,7 +481,8 @@ struct emu_clock {
 uint64_t *emu_thread_clock(struct emu *e); /* the clock of the calling thread */
 
 /* emu_open.c */
-int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err); /* -EMEDIUMTYPE */
+/* -EMEDIUMTYPE: @dev is not an emulated device */
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);
 extern const struct zns_dev_ops emu_ops, file_ops;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Presets. They have the real drives' zone counts: most need --zones or a sparse file here. Some
- * sources give a time instead of a rate. Then the rate is rounded from it (192 KiB in 1.91 ms: 98
- * MiB/s).
+ * Presets. They have as many zones as the real drives, so most of them need --zones or a sparse
+ * file on an ordinary machine. Where a source gives a time instead of a rate, the rate is computed
+ * from it and rounded (192 KiB in 1.91 ms: 98 MiB/s).
  */
 #include <string.h>
 
@@ -40,7 +40,8 @@ static void paper_conf(struct zns_emu_params *p)
 	p->timing = true;
 }
 
-/* The same drive in the workshop draft: 16 groups in its text, 18 in its evaluation. */
+/* The same drive as described in the workshop draft: 16 groups in its text, 18 in its
+ * evaluation. */
 static void paper_draft(struct zns_emu_params *p)
 {
 	paper_conf(p);
@@ -53,8 +54,8 @@ static void paper_draft_18(struct zns_emu_params *p)
 	p->channels = 9;
 }
 
-/* Large zones, each spread over the whole drive: one domain of 1152 MiB/s and a buffer of 960
- * KiB per zone. */
+/* Large zones, each spread over the whole drive: one group of 1152 MiB/s, and a buffer of 960 KiB
+ * for each zone. */
 static void large_zone(struct zns_emu_params *p)
 {
 	p->nr_zones = 904;
@@ -70,7 +71,7 @@ static void large_zone(struct zns_emu_params *p)
 	p->reset_us = 16000;
 }
 
-/* Small zones on one die each. The drive has more dies than its link can feed. */
+/* Small zones, each on one die. The drive has more dies than its host interface can feed. */
 static void small_zone(struct zns_emu_params *p)
 {
 	p->nr_zones = 40704;
@@ -86,9 +87,9 @@ static void small_zone(struct zns_emu_params *p)
 }
 
 /*
- * The control: behaves like a conventional drive below zone semantics, so that the same programs
- * run. Each zone is as fast as the drive, all share one queue, and garbage collection stops
- * everybody.
+ * For comparison: zones on a drive that behaves like a conventional one below, so that the same
+ * programs can run on it. Each zone is as fast as the drive, all share one queue, and garbage
+ * collection stops all of them.
  */
 static void conventional(struct zns_emu_params *p)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns_dev_race in model time. The client with the earliest command goes next. So the calendars see
- * the order of a drive with all clients at work. Data moves too, but its time does not matter.
+ * zns_dev_race in model time. The client with the earliest next command runs first. So the
+ * calendars see the commands in the order in which a drive would get them if all clients worked at
+ * once. The data are really moved, but how long that takes does not matter.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* splitmix64. It never changes: permuted maps in the format and seeds of tests depend on it. */
+/* The generator splitmix64. It must never change: permuted maps, which are part of the format, and
+ * seeds of tests depend on it. */
 #include "emu_priv.h"
 
 uint64_t emu_random(uint64_t *state)

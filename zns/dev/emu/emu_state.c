@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The visible state of a zone, what it then refuses, and the limits of open and active zones. */
+/* The visible state of a zone, what is refused in that state, and the limits of open and active
+ * zones. */
 #include "emu_priv.h"
 
-/* The visible state. Fullness follows from the write pointer and the flags. So a process that
- * dies between two stores leaves no contradiction. */
+/* Returns the visible state. Whether a zone is full is derived from the write pointer and the
+ * flags, so that a process that dies between two stores leaves no contradiction. */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 {
 	uint32_t flags = emu_load(&en->flags), state = emu_load(&en->state);
@@ -56,8 +57,8 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 	}
 }
 
-/* Called with the zone locked. Counts over all processes each time: a stored counter would be wrong
- * after a process was killed. */
+/* Called with the zone locked. Counts the zones of all processes each time, because a stored
+ * counter would be wrong after a process was killed. */
 static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, struct zns_err *err)
 {
 	uint32_t open = 0, active = 0;

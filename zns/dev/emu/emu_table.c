@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The three zone tables, and what keeps them right whenever a process or the host dies.
+ * The three zone tables, and what keeps them consistent if a process or the host dies at any
+ * moment:
  *
- * - Each field of a live entry changes by one atomic store, in an order in which every prefix is a
- * valid state: a write stores wp after its data; a reset stores gen last.
- * - change_seq goes up after each change that a flush must make durable.
- * - durable is written in whole blocks built from mirror, under the durable lock. mirror follows
- * only after the sync, so it never claims more than the disk holds. A process killed in between
- * leaves mirror behind, and the next flush writes the same entries once more.
- * - A reset goes durable → mirror → live. It marks mirror PENDING before the disk changes: if it
- * dies then, the disk may hold either state, and the next opener, flush or holder of the zone's
- * lock writes the live one back. If it dies after mirror got the new generation, they complete it
- * (emu_table_heal).
+ * - Each field of a live entry is changed by one atomic store. The order of the stores is such that
+ *   after each of them the state is valid: a write stores wp after its data; a reset stores gen
+ *   last.
+ * - change_seq is incremented after each change that a flush must make durable.
+ * - durable is written in whole blocks that are built from mirror, under the durable lock. mirror
+ *   is updated only after the sync, so it never claims more than the disk holds. If a process is
+ *   killed in between, mirror is behind, and the next flush writes the same entries once more.
+ * - A reset changes durable, then mirror, then live. Before the disk changes, it marks the entry in
+ *   mirror as PENDING. If the process dies then, the disk may hold either state, and the next
+ *   process that opens the device, flushes or locks the zone writes the live state back. If it dies
+ *   after mirror got the new generation, that process completes the reset (emu_table_heal).
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -62,12 +64,12 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
 		struct emu_entry en = dur[z];
 
-		/* A damaged entry costs its zone, not the device. */
+		/* If an entry is damaged, only its zone is lost. */
 		if (!entry_valid(e, &en, z))
 			en = (struct emu_entry){ .flags = EMU_F_OFFLINE };
 		en.check = 0;
 		e->mirror[z] = en;
-		/* power loss closes open zones */
+		/* like a real device, a power loss closes open zones */
 		en.state = en.wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
 		e->live[z] = en;
 	}
@@ -83,7 +85,8 @@ int emu_table_is_stale(struct emu *e, struct zns_err *err)
 	cleanup_free struct emu_entry *dur = NULL;
 	int ret, stale = 0;
 
-	/* The lock keeps out resets and flushes: they run ahead of live for a moment. */
+	/* The lock keeps resets and flushes out, because during these durable is ahead of live for
+	 * a moment. */
 	if (!e->fd_rdonly && (ret = emu_durable_lock(e, err)))
 		return ret;
 	ret = durable_load(e, &dur, err);
@@ -113,9 +116,9 @@ void emu_live_reset(struct emu *e, uint32_t zone)
 	emu_store(&live->gen, emu_load(&e->mirror[zone].gen));
 }
 
-/* Completes a reset whose process died or that failed half-way; a running reset holds the zone's
- * lock. Usually there is nothing to do. It is done before any other operation can see one of the
- * two states. */
+/* Completes or undoes a reset that failed half-way or whose process died. (A reset that still runs
+ * holds the zone's lock.) Usually there is nothing to do. It is done before any other operation can
+ * see one of the two states. */
 int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 {
 	struct emu_entry *mirror = &e->mirror[zone];
@@ -123,14 +126,14 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 	int ret;
 
 	if (emu_load(&e->live[zone].gen) < emu_load(&mirror->gen)) {
-		emu_live_reset(e, zone); /* the reset is already durable */
+		emu_live_reset(e, zone); /* the reset is already durable, so complete it */
 		__atomic_fetch_and(&mirror->flags, ~EMU_F_PENDING, __ATOMIC_ACQ_REL);
 		return 0;
 	}
 	if (!(emu_load(&mirror->flags) & EMU_F_PENDING))
 		return 0;
-	/* The disk may hold either state. Return to the live one; its data must be there before
-	 * its write pointer. */
+	/* The disk may hold either state. Write the live one back; first sync, since the data must
+	 * be on the disk before their write pointer. */
 	ch.to = e->live[zone];
 	ret = emu_sync(e, err);
 	if (!ret)
@@ -159,9 +162,10 @@ int emu_sync(struct emu *e, struct zns_err *err)
 
 		if (ret == -EINTR)
 			continue;
-		/* The kernel reports a lost page once. A later success proves nothing. */
+		/* The kernel reports a lost page only once, so a later success would prove
+		 * nothing. */
 		atomic_store(&e->sync_failed, true);
-		/* the file system allocates blocks only now */
+		/* some file systems allocate blocks only at the sync */
 		if (ret == -ENOSPC || ret == -EDQUOT)
 			return emu_file_no_room(e, err);
 		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-ret));
@@ -169,7 +173,7 @@ int emu_sync(struct emu *e, struct zns_err *err)
 	return emu_file_ours(e, err);
 }
 
-/* Builds one block of the durable table: mirror, with the changes of this block applied. */
+/* Builds one block of the durable table from mirror and the changes that are in this block. */
 static size_t build_block(struct emu *e, uint32_t first, const struct emu_change *ch, size_t nr,
 			  struct emu_entry *block)
 {
@@ -177,7 +181,7 @@ static size_t build_block(struct emu *e, uint32_t first, const struct emu_change
 	size_t used = 0;
 
 	memset(block, 0, EMU_BLOCK);
-	/* The store may have more zones by now than this process has noticed. */
+	/* Use emu_room: the store may have more zones by now than this process has noticed. */
 	for (uint32_t i = 0; i < per && first + i < emu_room(e); i++) {
 		if (used < nr && ch[used].zone == first + i)
 			block[i] = ch[used++].to;
@@ -217,13 +221,14 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 
 		emu_store(&m->wp, ch[i].to.wp);
 		emu_store(&m->gen, ch[i].to.gen);
-		/* last: this clears PENDING */
+		/* the flags last, since this clears PENDING */
 		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE);
 	}
 	return 0;
 }
 
-/* Does the disk lack a part of this live entry? Generations differ only during a reset. */
+/* Does the live entry have changes that are not on the disk? Generations only differ during a
+ * reset. */
 bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->gen == mirror->gen &&
@@ -231,8 +236,8 @@ bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *m
 		((live->flags ^ mirror->flags) & EMU_F_DURABLE));
 }
 
-/* Needs no zone lock: a reset stores gen last, so an unchanged gen means that the rest belongs
- * to it. */
+/* Copies an entry. Needs no zone lock: a reset stores gen last, so if gen has not changed, the
+ * other fields belong to it. */
 struct emu_entry emu_entry_snapshot(const struct emu_entry *en)
 {
 	struct emu_entry s = { 0 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The timing model in use: maps the issue of a call to model time, and sleeps until the call is
- * done. One origin per boot maps the wall clock to model time, so all processes agree. */
+/* Applies the timing model to calls: converts the time at which a call is issued to model time, and
+ * sleeps until it is complete. The origin of model time is set once per boot, so that all processes
+ * agree. */
 #include <time.h>
 
 #include "emu_priv.h"
@@ -10,7 +11,7 @@ bool emu_timing_active(const struct emu *e)
 	return e->model && !e->fd_rdonly;
 }
 
-/* Signed: if the model ran ahead, its origin may be before the host's boot. */
+/* Signed, because the model may have run ahead, and then its origin is before the host's boot. */
 static uint64_t wall_ns(const struct emu *e)
 {
 	int64_t ns = zns_mono_ns() - e->model->origin_ns;
@@ -42,7 +43,7 @@ uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint6
 {
 	uint64_t done;
 
-	/* a failed lock costs the timing, not the caller's data */
+	/* without the lock the call is done without timing; the caller's data are more important */
 	if (!emu_timing_active(e) || emu_model_enter(e, NULL))
 		return 0;
 	done = emu_model_run(e, op, zone, off, bytes, issue);

@@ -14,8 +14,8 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 	out->state = emu_state(e, en);
 	out->capacity = emu_capacity(e, zone);
 	out->wp = emu_load(&en->wp);
-	/* a killed reset left the zone half-way: show it as reset; the next holder of its lock
-	 * completes the reset */
+	/* a process was killed during a reset: show the zone as reset; the next process that locks
+	 * it completes the reset */
 	if (emu_load(&en->gen) < emu_load(&e->mirror[zone].gen)) {
 		out->wp = 0;
 		out->state = ZNS_ZONE_EMPTY;
@@ -24,7 +24,7 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 		out->wp = out->capacity;
 	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY &&
 		 out->state != ZNS_ZONE_OFFLINE)
-		out->state = ZNS_ZONE_FULL; /* the zone became full between the two loads */
+		out->state = ZNS_ZONE_FULL; /* the zone became full between the two reads */
 }
 
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
@@ -73,7 +73,7 @@ int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	if (!ret && st == ZNS_ZONE_EMPTY)
 		ret = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed",
 			       zone);
-	if (!ret) /* a zone that was opened and never written becomes empty again, in emu_state() */
+	if (!ret) /* emu_state() then shows a zone that was opened and never written as empty */
 		emu_store(&e->live[zone].state, ZNS_ZONE_CLOSED);
 	emu_zone_unlock(e, zone);
 	return ret;
@@ -90,7 +90,7 @@ static int finish_locked(struct emu *e, uint32_t zone, uint64_t *padded, struct 
 	ret = emu_zone_refuses(zone, st, err);
 	if (ret)
 		return ret;
-	/* The device opens the zone for the padding, which needs the resources of a write. */
+	/* A real device opens the zone for the padding, so the limits apply as for a write. */
 	if (!zns_zone_is_open(st)) {
 		ret = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
 		if (ret)
@@ -125,14 +125,15 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* A reset needs a sync only if the disk knows of written data. An open zone without writes needs
+/* Does a reset need a sync? Only if durable data are to be reset; an open zone without writes needs
  * none. */
 static bool reset_needs_disk(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->wp || mirror->wp || ((live->flags | mirror->flags) & EMU_F_FINISHED);
 }
 
-/* Erasing takes as long for a nearly empty zone as for a finished one. */
+/* Books the resets in the model. Erasing takes as long for a nearly empty zone as for a finished
+ * one. */
 static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t nr, uint64_t issue)
 {
 	uint64_t done = 0;
@@ -145,7 +146,8 @@ static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t n
 	return done;
 }
 
-/* All zones are locked. The order is disk, mirror (both in commit), live: see emu_table.c. */
+/* Called with all zones locked. The order is disk and mirror (both in the commit), then live: see
+ * emu_table.c. */
 static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch,
 			uint64_t *done, struct zns_err *err)
 {
