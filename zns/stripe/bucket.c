@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The token bucket as a schedule: each take gets the time at which the rate has earned it, and
- * sleeps until then. Times are absolute, so a late wake-up is not lost. An urgent take gets the
- * time right after what has passed, and all that wait move back by its cost.
+ * The token bucket, implemented as a schedule: each take gets the time at which the rate allows it,
+ * and sleeps until then. These times are absolute, so that a late wake-up does not reduce the rate.
+ * An urgent take gets the earliest time after what has already passed, and the times of all waiting
+ * takes move back by its cost.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,17 +19,18 @@
 
 struct limit {
 	uint32_t mibps;
-	/* until this time everything that was taken so far is paid for; 0: nothing was taken */
+	/* the time at which the rate allows the next take; 0: nothing was taken yet */
 	uint64_t earned_ns;
-	/* what has passed, and all urgent takes, are earned at this time; 0: there are none */
+	/* the time at which the rate allows everything that has passed, and all urgent takes; 0:
+	 * there are none */
 	uint64_t passed_ns;
-	uint64_t urgent_ns; /* the cost of all urgent takes so far */
+	uint64_t urgent_ns; /* sum of the costs of all urgent takes so far, as a time */
 };
 
-/* One take's place in the schedule of one limit. It moves back by urgent takes that come later. */
+/* One take's place in the schedule of one limit. It moves back when urgent takes come later. */
 struct turn {
-	uint64_t due_ns; /* 0: it need not wait */
-	uint64_t urgent_ns; /* the limit's, when the take came */
+	uint64_t due_ns; /* when it may pass; 0: at once */
+	uint64_t urgent_ns; /* the limit's urgent_ns at the time of the take */
 	bool urgent;
 };
 
@@ -36,8 +38,9 @@ struct zns_bucket {
 	pthread_mutex_t lock;
 	pthread_cond_t stopped;
 	bool stop;
-	struct limit device, all; /* two limits: on bytes that the device moved, and on all bytes */
-	uint64_t passed; /* bytes */
+	/* two limits: for bytes that the device transfers, and for all bytes */
+	struct limit device, all;
+	uint64_t passed; /* in bytes */
 };
 
 struct zns_bucket *zns_bucket_new(void)
@@ -64,7 +67,8 @@ static void set(struct zns_bucket *b, struct limit *l, uint32_t mibps)
 {
 	pthread_mutex_lock(&b->lock);
 	if (l->mibps != mibps && !l->mibps)
-		l->earned_ns = l->passed_ns = 0; /* nothing was counted without a limit */
+		/* without a limit nothing was counted, so start with an empty schedule */
+		l->earned_ns = l->passed_ns = 0;
 	l->mibps = mibps;
 	pthread_mutex_unlock(&b->lock);
 }
@@ -147,7 +151,7 @@ static void pass(struct zns_bucket *b, size_t bytes, size_t device_bytes, bool u
 	now = zns_mono_ns();
 	device = earn(&b->device, now, device_bytes, urgent);
 	all = earn(&b->all, now, bytes, urgent);
-	/* an urgent take may have moved it meanwhile */
+	/* repeated, because an urgent take may have moved the time back meanwhile */
 	while ((until = zns_max(due(&b->device, &device), due(&b->all, &all))) > waited &&
 	       !b->stop) {
 		wait_until(b, until);

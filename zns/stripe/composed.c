@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads of images. An image that has units of its own is read by reader.c. An image that is put
- * together from others is read by one request to each of those, all at the same time. See
+ * Reads of images. An image that has units of its own is read by reader.c. A read of an image that
+ * is composed of others is split into one request to each of these, all at the same time. See
  * zns/reader.h and composed.h.
  */
 #include <pthread.h>
@@ -10,11 +10,11 @@
 #include "reader.h"
 #include "zns/grow.h"
 
-/* most parts requested at a time (768 KiB of addresses); a longer read takes several turns */
+/* most parts requested at a time (768 KiB of addresses); a longer read takes several rounds */
 #define PARTS_MAX 32768
 #define COPY_BYTES MIB(1) /* bytes of one read when the destination is a file */
 
-/* The parts that the next request to one source image asks for. */
+/* The parts to read from one source image with the next request. */
 struct wish {
 	struct zns_part *part;
 	size_t nr, room;
@@ -32,7 +32,7 @@ struct job {
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
-	/* requests that have not ended, plus one while next_turn() still makes requests */
+	/* number of running requests, plus one while next_turn() is still making requests */
 	uint32_t running;
 	struct zns_err err;
 };
@@ -58,7 +58,7 @@ static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 static int collect(struct job *j, struct wish *wish)
 {
 	const struct runs *r = j->r;
-	size_t n = r->nr; /* the current run; r->nr: none is selected yet */
+	size_t n = r->nr; /* index of the present run; r->nr: none is selected yet */
 
 	for (size_t parts = 0; j->next < j->nr && parts < PARTS_MAX; parts++) {
 		const struct zns_part *p = &j->part[j->next];
@@ -88,8 +88,8 @@ static int cmp_part(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* A source delivers each of its bytes to one destination. So this moves parts that overlap an
- * earlier part of the sorted list to *rest, which stays sorted. */
+/* Moves parts that overlap an earlier part of the sorted list to *rest, which stays sorted. Needed
+ * because a request delivers each byte of a source to only one destination. */
 static int take_overlap(struct wish *w, struct wish *rest)
 {
 	size_t kept = 1;
@@ -113,7 +113,7 @@ static int take_overlap(struct wish *w, struct wish *rest)
 
 static void next_turn(struct job *j);
 
-/* A request has ended. The last one to end starts the next turn. */
+/* Called when a request has ended. If it is the last one, starts the next round. */
 static void ended(void *arg, const struct zns_err *err)
 {
 	struct job *j = arg;
@@ -204,7 +204,7 @@ static int check_range(const struct runs *r, uint64_t off, uint64_t len, struct 
 			(unsigned long long)off);
 }
 
-/* Takes ownership of @part. */
+/* Like zns_rimage_read_parts; takes ownership of @part. */
 static void runs_read_parts(const struct runs *r, struct zns_task task, struct zns_part *part,
 			    size_t nr, enum zns_read_how how, zns_read_done done, void *arg)
 {
@@ -295,7 +295,7 @@ struct fault {
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
-	/* requests that have not ended, plus one while requests are still being made */
+	/* number of running requests, plus one while requests are still being made */
 	uint32_t running;
 	struct zns_err err;
 };
@@ -317,8 +317,8 @@ static void fault_ended(void *arg, const struct zns_err *err)
 	free(f);
 }
 
-/* A task waits for these bytes. Each run is read from its source as a page fault is, so that no
- * source reads more than this range needs. */
+/* Reads a range for which a task waits. Each run is read from its source like a page fault, so that
+ * no source reads more than this range needs. */
 static void read_fault(const struct runs *r, uint64_t off, struct zns_task task, struct iovec iov,
 		       enum zns_read_how how, struct fault *f)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_COMPOSED_H
 #define ZNS_STRIPE_COMPOSED_H
-/* Reads of images that are put together from several others. The functions do what those of the
- * same name in zns/reader.h do. */
+/* Reads of images that are composed of several others. The functions work like those with similar
+ * names in zns/reader.h. */
 #include "runs.h"
 #include "zns/reader.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Verified bytes to where they are wanted: a task's memory, the caller's, or a file. */
+/* Copies verified bytes to the requester: to a task's memory, to the caller's memory, or to a
+ * file. */
 #include <string.h>
 #include <sys/uio.h>
 #include "reader.h"
 
 #define RANGES 64 /* most ranges written by one system call */
 
-/* Copies @len bytes to the task; @skip is their offset in the request's range. */
+/* Copies @len bytes to the task; @skip is their offset within the requested range. */
 static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len,
 			struct zns_err *err)
 {
@@ -26,7 +27,7 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 			sum += remote[nr].iov_len;
 			skip = 0;
 		}
-		if (!nr) /* cannot happen: a request is as long as its iovecs together */
+		if (!nr) /* cannot happen, because the request is as long as all its iovecs */
 			return zns_fail(err, -EFAULT, "a read for task %d has no destination",
 					q->task.pid);
 		local = (struct iovec){ buf, sum };

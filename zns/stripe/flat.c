@@ -6,7 +6,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-/* most bytes of a pagemap; that describes hundreds of GiB of single pages */
+/* most bytes of a pagemap, enough for hundreds of GiB even if each page has its own entry */
 #define PAGEMAP_MAX GIB(1)
 
 /* The pagemap of the same task in every level of the chain. A level is read when it is first

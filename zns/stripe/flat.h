@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_FLAT_H
 #define ZNS_STRIPE_FLAT_H
-/* A flat view: what flat.c makes and flat_read.c reads. */
+/* A flat view of a chain, created by flat.c and read by flat_read.c. */
 #include "runs.h"
 #include "zns/flat.h"
 
 struct flat_image {
 	/* the stored image, used if neither bytes nor runs is set */
 	struct zns_rimage *raw;
-	uint8_t *bytes; /* a pagemap that flat.c wrote */
-	/* a pages image put together from several levels; sources are numbered by level */
+	uint8_t *bytes; /* a pagemap that flat.c has written */
+	/* a pages image that is composed of several levels; the number of a source is its level */
 	struct runs runs;
 	uint64_t size;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reads images of a flat view. Images that are put together from a chain are read by composed.c. */
+/* Reads images of a flat view. Images that are composed from several levels are read by
+ * composed.c. */
 #include <string.h>
 #include "composed.h"
 #include "flat.h"
@@ -49,8 +50,8 @@ int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_
 static int walk_runs(const struct runs *r, uint64_t off, uint64_t len, zns_flat_piece piece,
 		     void *arg);
 
-/* Calls @piece for the places of a composed image's runs. Runs lie in images with units of their
- * own, so the walk goes only one step down. */
+/* Calls @piece for each place from which a range is read. Runs of a composed image are in images
+ * that have units of their own, so there is only one level of recursion. */
 static int walk(const struct zns_rimage *i, uint64_t off, uint64_t len, zns_flat_piece piece,
 		void *arg)
 {

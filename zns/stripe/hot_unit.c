@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads a unit that restores share in memory (zns/hot.h): takes it from there if another restore
- * has read it; otherwise reads it from the device and shares it. Either way this reader verifies
- * the bytes in a buffer of its own. The shared bytes are those of the device, so an encrypted
+ * Reads a unit through the cache that restores share (zns/hot.h): takes it from there if another
+ * restore has read it; otherwise reads it from the device and stores it. In both cases this reader
+ * verifies the bytes in a buffer of its own. The cache has the bytes of the device, so an encrypted
  * unit is decrypted afterwards.
  */
 #include <stdatomic.h>
@@ -17,8 +17,8 @@ struct hot_read {
 	uint8_t *bytes; /* bytes of the unit */
 };
 
-/* Pays in the steps of plain reads, since a page fault must not wait until the bucket has earned
- * a whole unit. */
+/* Takes the bytes from the bucket in small steps, like other reads, because a page fault must not
+ * wait for the tokens of a whole unit. */
 static void pay(struct zns_bucket *b, const struct cached *c, size_t len,
 		void (*take)(struct zns_bucket *b, size_t bytes, bool urgent))
 {
@@ -35,7 +35,7 @@ static int verify(const struct hot_read *h, struct zns_err *err)
 	return transform_in(i->crypt, i->memory, i->pb, i->place, h->c->k, h->bytes, h->u.len, err);
 }
 
-/* Uses a unit that another restore has read. False: there is none, or it does not verify. */
+/* Uses a unit that another restore has read. False: there is none, or its checksum is wrong. */
 static bool had(struct hot_read *h, enum zns_hot_got got)
 {
 	struct zns_err why = ZNS_ERR_INIT;
@@ -76,8 +76,8 @@ int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, 
 		pay(r->bucket, c, h.u.len, zns_bucket_take_shared);
 		return 0;
 	}
-	/* Pays before other restores begin to wait for this read: this reader's rate must not
-	 * slow theirs. */
+	/* Take the tokens before other restores begin to wait for this read, so that this reader's
+	 * rate limit does not delay them. */
 	pay(r->bucket, c, to - from, zns_bucket_take);
 	got = zns_hot_get(r->hot, &h.u, h.bytes, true, &h.at);
 	if (had(&h, got))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Moving parts of a checkpoint: see zns/mover.h. */
+/* Moves parts of a checkpoint: see zns/mover.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "mover.h"
@@ -9,7 +9,7 @@
 
 #define BATCH MIB(1) /* bytes that are read, verified and written in one step */
 
-/* Orders places by the group that they move to, so that only one zone is written at a time. */
+/* Sorts places by the group that they move to, so that only one zone is written at a time. */
 static int cmp_place(const struct zns_mover_params *p, uint32_t za, uint64_t a, uint32_t zb,
 		     uint64_t b)
 {
@@ -35,7 +35,7 @@ static bool is_victim(const struct zns_mover_params *p, uint32_t zone)
 	return false;
 }
 
-/* The group to which the content of @zone moves. */
+/* The group to which the data of @zone move. */
 static uint32_t group_for(const struct zns_mover_params *p, uint32_t zone)
 {
 	for (uint32_t i = 0; p->to_group && i < p->nr_victims; i++)
@@ -82,8 +82,8 @@ static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__S
 	return ret;
 }
 
-/* Lists all units in the victim zones, ordered by place, and the pieces that they form: whole
- * blocks without a gap. */
+/* Lists all units in the victim zones in the order of their places, and the pieces that they form:
+ * runs of whole blocks without a gap. */
 static int list_units(struct mover *v, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -119,7 +119,8 @@ static int list_units(struct mover *v, struct zns_err *err)
 
 /* ---- copying ---- */
 
-/* Gets a place for @need bytes: in the present zone if it has room, else in a new one. */
+/* Gets a place for @need bytes: in the zone that is being written if it has room, else in a new
+ * one. */
 static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_err *err)
 {
 	struct mover_slot *s = v->nr_slots ? &v->slots[v->nr_slots - 1] : NULL;
@@ -201,7 +202,8 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	return ret;
 }
 
-/* Copies one piece. A piece is not cut, because all extents in it move by the same distance. */
+/* Copies one piece. A piece is never split, because all extents in it must move by the same
+ * distance. */
 static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -216,7 +218,8 @@ static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *e
 	while (i < end && !ret) {
 		from_unit = i;
 		to = from;
-		/* a batch holds whole units and cuts no block that two units share */
+		/* a batch has whole units and ends at a block boundary, so a block that two units
+		 * share is not split */
 		while (i < end) {
 			uint64_t unit_end = zns_align_up(v->units[i].off + v->units[i].len, block);
 
@@ -252,7 +255,7 @@ static const struct mover_piece *piece_of(const struct mover *v, uint32_t zone, 
 	return NULL;
 }
 
-/* Points the extents to the new places. An extent without any unit keeps its place, since nothing
+/* Changes the extents to the new places. An extent that has no unit keeps its place, since nothing
  * is stored for it. */
 static void point_extents(struct mover *v)
 {
@@ -274,7 +277,7 @@ static void point_extents(struct mover *v)
 		}
 }
 
-/* Keeps the zone uses of everything that does not move: all outside the victims but the old
+/* Copies the zone uses of everything that is not moved: all outside of the victims, except the old
  * manifest and its footer. */
 static void keep_uses(const struct mover *v, ZnsPb__Checkpoint *c)
 {
@@ -317,8 +320,8 @@ static int set_groups(const struct mover *v, ZnsPb__Checkpoint *c, struct zns_er
 	return 0;
 }
 
-/* Notes where the old footers stand. If the log is lost, whoever removes the checkpoint must
- * find and invalidate them. */
+/* Records in which zones old footers are. If the log is lost, a later removal must find and
+ * invalidate them. */
 static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
@@ -330,7 +333,7 @@ static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *er
 	return 0;
 }
 
-/* Makes the record as the manifest holds it: without the manifest's own place. */
+/* Makes the copy of the record that the manifest contains, which lacks the manifest's own place. */
 static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = zns_pb_copy(&v->p->c->base, err);
@@ -341,8 +344,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	/* A wrapped key stands only in the log, which can be erased, and the broker has it
-	 * there. Units move in their encrypted form. */
+	/* The wrapped key is only in the log, which can be erased, and the broker has it there.
+	 * Units are moved encrypted. */
 	if (c->crypt) {
 		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
 		free(c->crypt->key_id.data);
@@ -368,8 +371,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	return 0;
 }
 
-/* Adds the new manifest's place to the use of a zone that this move has written, not to one from
- * before, which the broker already counts. */
+/* Adds the new manifest's place to a use of a zone that this move has written, not to an older use,
+ * which the broker already counts. */
 static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start,
 			    uint64_t len, struct zns_err *err)
 {
@@ -430,8 +433,8 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	return ret;
 }
 
-/* Checks that a reader will find everything: reads the new manifest back and looks up each place
- * that it names in the record. */
+/* Reads the new manifest back, and checks that each place in it is in a zone use of the record, so
+ * that a reader will find everything. */
 static int read_back(struct mover *v, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;
@@ -513,7 +516,7 @@ int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint 
 
 	if (!zones)
 		return zns_fail(err, -ENOMEM, "no memory for %zu zones", c->n_zones);
-	/* zones are sorted, so equal ones are neighbours */
+	/* zones are sorted, so duplicates are adjacent */
 	for (size_t i = 0; i < c->n_zones; i++)
 		if (!was_there(p->c, c->zones[i]) && (!nr || zones[nr - 1] != c->zones[i]->zone))
 			zones[nr++] = c->zones[i]->zone;

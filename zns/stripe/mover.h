@@ -10,17 +10,18 @@
 struct mover_unit {
 	const ZnsPb__Image *img;
 	uint32_t zone, len;
-	uint64_t off; /* byte offset in the zone */
+	uint64_t off; /* offset in the zone in bytes */
 	uint64_t csum;
 };
 
-struct mover_piece { /* a run of blocks of a victim zone without a gap */
+struct mover_piece { /* a run of consecutive blocks of a victim zone */
 	uint32_t zone, to_zone;
 	uint64_t start, end, to_start;
 	size_t first, nr; /* index of its first unit, and the number of its units */
 };
 
-struct mover_slot { /* a zone that the move writes to; only the last one of the list is written */
+/* a zone that the move writes to; only the last one of the list is still written */
+struct mover_slot {
 	uint32_t zone, group;
 	uint32_t from; /* the group whose data this zone was requested for */
 	uint64_t start, wp, capacity;
@@ -28,7 +29,7 @@ struct mover_slot { /* a zone that the move writes to; only the last one of the 
 
 struct mover {
 	const struct zns_mover_params *p;
-	ZnsPb__Manifest *m; /* the manifest, which is changed into the new one */
+	ZnsPb__Manifest *m; /* the manifest, which is turned into the new one */
 	struct mover_unit *units;
 	size_t nr_units, max_units;
 	struct mover_piece *pieces;

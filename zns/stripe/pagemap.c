@@ -6,7 +6,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define MAGIC_COMMON 0x54564319u /* precedes the image's own magic number */
+#define MAGIC_COMMON 0x54564319u /* the first magic number, in front of the image's own */
 
 uint64_t pagemap_pages(const ZnsPb__PagemapEntry *e)
 {
@@ -25,8 +25,8 @@ static uint32_t get32(const uint8_t *b)
 	return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* Returns the next record and moves *at behind it; NULL: the image ends here, or (*bad) in the
- * middle of a record. */
+/* Returns the next record and moves *at behind it. NULL: the end of the image; with *bad set, the
+ * image ends within a record. */
 static const uint8_t *next(const uint8_t *buf, size_t len, size_t *at, uint32_t *size, bool *bad)
 {
 	const uint8_t *p;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See
- * zns/reader.h. */
+/* The striping reader: splits requests into units, which worker threads read, verify and deliver.
+ * See zns/reader.h. */
 #include <stdatomic.h>
 #include <string.h>
 #include "reader.h"
 
-/* requests up to this size are assumed to be waited for, and cause reading ahead */
+/* for a request up to this size the reader assumes that somebody waits for it, and reads ahead */
 #define AHEAD_REQUEST MIB(2)
 
-/* Tells the caller of a verifying request whether unit @k is right. */
+/* Tells the caller of a verifying request whether unit @k is intact. */
 static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 {
 	struct zns_unit_check u = { .image = q->img,
@@ -34,7 +34,7 @@ static void request_end(struct request *q)
 	free(q);
 }
 
-/* The number of the @n-th unit of a request, and how much of it the request wants. */
+/* The number of the @n-th unit of a request, and how many bytes of it the request wants. */
 static uint64_t unit_of(const struct request *q, uint64_t n)
 {
 	return q->part ? q->wanted[n].k : n;
@@ -56,8 +56,8 @@ static struct cached *get_part(struct zns_reader *r, const struct request *q, ui
 			     q->waited, err);
 }
 
-/* Does the request read only the bytes that it needs of a unit? A page fault does. The
- * background between faults does too, unless other restores share the whole unit. */
+/* Does the request read only those bytes of a unit that it needs? A page fault does. A background
+ * read of a lazy restore does too, unless other restores share the whole unit. */
 static bool takes_part(const struct zns_reader *r, const struct request *q, uint64_t k)
 {
 	struct zns_place p;
@@ -134,7 +134,7 @@ static void queue_add(struct zns_reader *r, struct request *q)
 		pthread_cond_signal(&r->work);
 }
 
-/* May a worker take a request from the queue? One worker and one buffer are kept from background
+/* May a worker take a request from the queue? One worker and one buffer are kept free of background
  * requests, so that a fault never waits for them. Lock held. */
 static bool may_take(const struct zns_reader *r)
 {
@@ -157,10 +157,10 @@ static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 }
 
 /*
- * Images are served in turns, unit by unit, so that a page for one task does not wait for another
- * task's gigabytes. Requests of one image are served in order, so that its units use the zones of
- * the stripe in turn. If requests of the same size were served in turns, all of them would use one
- * zone at a time (test_rates). The rest of a failed request is skipped.
+ * Images take turns, one unit each, so that a page for one task does not wait for gigabytes of
+ * another task. Requests of one image are served in order, so that its units use the zones of the
+ * stripe in turn. If requests of equal size took turns, all of them would use the same zone at a
+ * time (test_rates). The remaining units of a failed request are skipped.
  */
 static struct request *queue_take(struct zns_reader *r, uint64_t *n)
 {
@@ -212,7 +212,7 @@ static void run_ahead(struct zns_reader *r)
 	unit_ahead(r, i, k);
 }
 
-/* Returns how many images are being read in order; they share the cache. */
+/* Returns how many images are being read sequentially; they share the cache. */
 static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 {
 	uint32_t n = 0;
@@ -229,8 +229,9 @@ static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 }
 
 /*
- * criu reads a forked child's memory a window at a time, and waits for each (hooks.md, "Restore").
- * While it compares pages, idle workers read what follows, from other zones. Lock held.
+ * Plans which units to read ahead. criu reads a forked child's memory in windows, and waits for
+ * each (hooks.md, "Restore"). While it compares the pages of a window, idle workers read the
+ * following units, which are in other zones. Lock held.
  */
 static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end,
 		       uint64_t len)
@@ -300,7 +301,7 @@ static int want(struct request *q)
 	q->off = q->nr_parts ? q->part[0].off : 0;
 	q->len = end - q->off;
 	if (q->off > q->img->pb->size || q->len > q->img->pb->size - q->off)
-		return 0; /* submit() refuses this request */
+		return 0; /* submit() refuses a request beyond the end of the image */
 	q->wanted = malloc(max * sizeof(*q->wanted) + 1);
 	if (!q->wanted)
 		return zns_fail(&q->err, -ENOMEM, "no memory for a read request");
@@ -320,7 +321,7 @@ static int want(struct request *q)
 	return 0;
 }
 
-/* Takes ownership of @q, in which everything but `left` is set. */
+/* Takes ownership of @q, whose fields must all be set except `left`. */
 static void submit(struct request *q)
 {
 	struct zns_reader *r = q->img->r;
@@ -358,7 +359,7 @@ static void submit(struct request *q)
 		uint64_t n = q->next, stop = q->end;
 
 		pthread_mutex_unlock(&r->lock);
-		while (n < stop) /* whoever does the last unit frees the request */
+		while (n < stop) /* the thread that completes the last unit frees the request */
 			run(r, q, n++);
 		return;
 	}

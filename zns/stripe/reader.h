@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_READER_H
 #define ZNS_STRIPE_READER_H
-/* Inside of the striping reader: units.c keeps units in memory, reader.c has the requests and
- * the workers, composed.c reads images that are put together from others. */
+/* Internals of the striping reader: units.c reads and caches units, reader.c has the requests and
+ * the workers, composed.c reads images that are composed of others. */
 #include <pthread.h>
 #include "zns/reader.h"
 #include "zns/layout.h"
@@ -22,13 +22,15 @@ struct zns_rimage {
 	uint32_t place; /* index of the image in its own manifest */
 	struct zns_seg *seg;
 	struct runs *runs; /* set for a composed image; NULL: the image has units of its own */
-	/* requests that still have units to hand out, in order of arrival */
+	/* requests that still have units to be read, in order of arrival */
 	struct request *first, **last;
 	struct zns_rimage *link; /* the next image in the reader's queue */
-	/* for reading ahead, when the image is read in order and each read is waited for */
-	uint64_t expected; /* the unit after the last one asked for */
+	/* for reading ahead, if the image is read sequentially by a caller that waits for each
+	 * read */
+	uint64_t expected; /* the unit after the last one that was requested */
 	uint64_t ahead, ahead_end; /* range of units to read ahead */
-	uint32_t ahead_depth; /* how many units to read ahead; grows while the guesses are right */
+	/* how many units to read ahead; grows as long as the units are then requested */
+	uint32_t ahead_depth;
 	bool ahead_queued;
 	struct zns_rimage *ahead_next;
 };
@@ -37,69 +39,73 @@ struct zns_rimage {
 
 enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
 
-/* One cached unit. It may be replaced only while nobody uses it (users == 0). */
+/* One cached unit. It may be replaced only while it is not in use (users == 0). */
 struct cached {
 	const struct zns_rimage *img;
 	uint64_t k;
 	enum unit_state state;
 	uint32_t users;
-	bool fresh; /* it was read ahead, and no request has asked for it yet */
+	bool fresh; /* it was read ahead, and no request has used it yet */
 	bool urgent; /* a page fault reads it */
-	uint64_t stamp; /* time of its last use, as a counter */
-	uint64_t load; /* number of the read that brought it */
-	/* the unit and two blocks of slack, since packed images do not start on the block grid */
+	uint64_t stamp; /* time of its last use, by a counter of uses */
+	/* number of the read that filled it, so that a waiting thread notices when it is filled
+	 * again */
+	uint64_t load;
+	/* room for the unit and two more blocks, since the units of packed images need not start at
+	 * a block */
 	uint8_t *buf;
-	size_t skip; /* bytes of buf before the unit */
+	size_t skip; /* offset of the unit in buf */
 };
 
-/* A unit that holds some parts of a request for parts. */
+/* A unit that contains parts of a request for parts. */
 struct wanted {
 	uint64_t k;
-	uint64_t len; /* how many of its bytes the request wants */
-	size_t first; /* index of the first part in it */
+	uint64_t len; /* how many bytes of the unit the request wants */
+	size_t first; /* index of the first part that is in the unit */
 };
 
 struct request {
 	struct zns_rimage *img;
-	/* the next request of the same image that has units left to hand out */
+	/* the next request to the same image that has units to be read */
 	struct request *link;
 	uint64_t off, len;
-	/* the units to hand out; in a request for parts: indexes into wanted[] */
+	/* the units still to be read; in a request for parts they are indices of wanted[] */
 	uint64_t next, end;
 	uint64_t left; /* units that are not delivered yet */
 	/* pid > 0: the destination is iov in that task; else it is mem, or fd if mem is NULL */
 	struct zns_task task;
 	struct iovec *iov;
 	uint32_t nr;
-	/* not NULL: the parts to read. off, iov, mem and fd are not used then; without a task
-	 * each part goes into our own memory */
+	/* not NULL: the parts to read; off, iov, mem and fd are not used then. Without a task each
+	 * part goes to our own memory */
 	struct zns_part *part;
 	size_t nr_parts;
 	struct wanted *wanted;
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
-	/* goes before all other requests, and reads only the bytes it needs of a unit */
+	/* served before all other requests; reads only those bytes of a unit that it needs */
 	bool urgent;
-	bool waited; /* a task waits for it: before all others at the token bucket */
-	bool here; /* the caller's own thread does the reading */
-	bool no_ahead; /* do not read ahead: the caller announces itself what it will want */
+	bool waited; /* a task waits for it, so it also goes first at the token bucket */
+	bool here; /* the calling thread reads */
+	bool no_ahead; /* do not read ahead, since the caller decides what is read next */
 	bool background; /* low priority: no task waits for it */
-	/* set for verification: it is called for each unit, and nothing is delivered */
+	/* for verification: called for each unit; nothing is delivered */
 	zns_unit_checked checked;
 	zns_read_done done;
 	void *arg;
 };
 
-/* Delivers the bytes of unit @c that the request wants; @n is the unit's index in the request.
- * Any thread may call it, without a lock (deliver.c). */
+/* Delivers the bytes of unit @c that the request wants; @n is the unit's index in the request. May
+ * be called by any thread, without a lock (deliver.c). */
 int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 		    struct zns_err *err);
 
-/* A thread of @r: takes units of requests, and reads ahead, until the reader stops (reader.c). */
+/* The function of a worker thread of @r: processes units of requests, and reads ahead, until the
+ * reader is stopped (reader.c). */
 void *reader_worker(void *r);
 
-/* Reads of an image that has units of its own (reader.c). */
+/* Read an image that has units of its own (reader.c). */
 void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 		   const struct iovec *iov, uint32_t nr, enum zns_read_how how, zns_read_done done,
 		   void *arg);
@@ -107,10 +113,11 @@ void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
 		    enum zns_read_how how, zns_read_done done, void *arg);
 int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
-	     struct zns_err *err); /* into @buf, or to the same offset of @fd */
+	     struct zns_err *err); /* reads to @buf, or to the same offset of @fd if @buf is NULL */
 
-/* For a caller that waits for its read: give zns_read_done read_woken and this as its argument;
- * read_await() waits, ends the wait and returns the read's error. */
+/* For a caller that waits for its read: pass read_woken as zns_read_done with this struct as its
+ * argument. read_await() waits for the read, destroys the struct's contents and returns the read's
+ * error. */
 struct read_wait {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -130,17 +137,17 @@ struct zns_reader {
 	struct zns_hot *hot;
 	bool sealed; /* encrypted units are delivered in their encrypted form */
 	struct zns_rimage *img, **by_name;
-	/* width: the most zones over which the units of one image go round */
+	/* width: the largest number of zones over which the units of one image are striped */
 	uint32_t nr_img, width;
 	size_t buf_len;
 	pthread_mutex_t lock;
 	pthread_cond_t work, change;
 	bool stop;
-	struct request *urgent, **urgent_tail; /* in order of arrival */
-	struct zns_rimage *queue, **tail; /* images that have requests; served in turns */
-	/* images with units to read ahead, for workers that have nothing else to do */
+	struct request *urgent, **urgent_tail; /* urgent requests in order of arrival */
+	struct zns_rimage *queue, **tail; /* images that have requests; they take turns */
+	/* images with units to be read ahead by idle workers */
 	struct zns_rimage *ahead, **ahead_tail;
-	/* the images with the most recent small requests, latest first */
+	/* the images of the last small requests, latest first */
 	const struct zns_rimage *recent[READER_STREAMS];
 	uint32_t nr_recent;
 	struct cached *cache;
@@ -148,10 +155,10 @@ struct zns_reader {
 	uint32_t nr_cache;
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
-	/* nr_background: how many threads serve a background request now */
+	/* nr_background: how many threads are serving a background request */
 	uint32_t nr_threads, nr_background;
 	uint64_t bytes, first_ns, last_ns;
-	_Atomic uint64_t shared; /* bytes */
+	_Atomic uint64_t shared; /* bytes that came from the cache shared with other restores */
 };
 
 static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
@@ -160,28 +167,28 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 }
 
 /*
- * Reads the unit at @p through the memory that restores share (hot_unit.c), into @c: its bytes
- * go to c->buf + c->skip, and [@from, @to) are the whole blocks around them. No lock held.
- * -EAGAIN: the shared memory is of no use for this unit, read it from the device. -EBADMSG: the
- * device holds something other than the unit.
+ * Reads the unit at @p into @c through the cache that restores share (hot_unit.c): its bytes go to
+ * c->buf + c->skip; [@from, @to) are the whole blocks around them. No lock held. -EAGAIN: the cache
+ * is not used for this unit, so it must be read from the device. -EBADMSG: the device has something
+ * other than the unit.
  */
 int hot_unit(struct zns_reader *r, struct cached *c, const struct zns_place *p, uint64_t from,
 	     uint64_t to, struct zns_err *err);
-/* Finds the place of unit @k of an image. -EBADMSG: the manifest names none. */
+/* Finds the place of unit @k of an image. -EBADMSG: the manifest has no place for it. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
 /* Reads a unit into the cache, or waits until another thread has read it. Returns it with a
- * reference. @urgent: before all others at the token bucket. Lock held. */
+ * reference. @urgent: goes first at the token bucket. Lock held. */
 struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool urgent,
 			struct zns_err *err);
 /*
- * As unit_get(), for the bytes [from, to) of the unit. If the manifest has checksums of pieces,
- * only the pieces with these bytes are read; such a buffer is the caller's alone, since the rest
- * of the unit is missing.
+ * Like unit_get(), for the bytes [from, to) of the unit. If the manifest has checksums of pieces,
+ * only the pieces with these bytes are read. The buffer is then not shared with other requests,
+ * since the rest of the unit is missing.
  */
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			     uint32_t from, uint32_t to, bool urgent, struct zns_err *err);
-/* Reads a unit into the cache before somebody asks for it, unless a thread has or reads it
- * already or no buffer is free. Errors are dropped. Lock held. */
+/* Reads a unit into the cache before it is requested, unless it is there, is being read, or no
+ * buffer is free. Errors are ignored. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Making and freeing a striping reader: its images, its buffers, its workers. See zns/reader.h. */
+/* Creates and frees a striping reader: its images, its buffers, its workers. See zns/reader.h. */
 #include <string.h>
 #include <sys/mman.h>
 #include "reader.h"
 
-/* A helper stays below 32 MiB (design.md §3). */
+/* limit of the cache, since a helper may use less than 32 MiB in all (design.md §3) */
 #define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
-#define SMALL_BYTES MIB(8) /* bytes of a checkpoint below which it counts as small */
+#define SMALL_BYTES MIB(8) /* a checkpoint with fewer bytes counts as small */
 #define WORKERS_MAX 64
 
 static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, struct zns_err *err)
@@ -72,9 +72,9 @@ static uint64_t bytes_of(const struct zns_reader *r)
 }
 
 /*
- * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds
- * a unit, so memory bounds their number. More workers than units, and two to look ahead, would have
- * nothing to do.
+ * Chooses two workers for each zone, so that the next read of a zone is ready when one ends. Each
+ * worker occupies a unit of memory, which limits their number. More workers than units, plus two
+ * for reading ahead, would have nothing to do.
  */
 static uint32_t choose_workers(const struct zns_reader *r, uint64_t bytes)
 {
@@ -155,8 +155,8 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 	r->thread = calloc(workers, sizeof(*r->thread));
 	if (!ret && (!r->cache || !r->thread))
 		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
-	/* Huge pages: a direct read pins one page, not a hundred. For a few reads it costs more to
-	 * clear them. */
+	/* Huge pages: a direct read then pins one page instead of hundreds. For a few reads,
+	 * clearing huge pages takes longer than that saves. */
 	step = zns_align_up(zns_max(r->buf_len, align), align);
 	r->buffers = aligned_alloc(HUGE_PAGE, zns_align_up(r->nr_cache * step, HUGE_PAGE));
 	if (r->buffers && bytes > SMALL_BYTES)
@@ -169,7 +169,7 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		ret = -pthread_create(&r->thread[r->nr_threads], NULL, reader_worker, r);
 		if (!ret)
 			continue;
-		if (r->nr_threads >= 2) /* with fewer threads than wanted it is only slower */
+		if (r->nr_threads >= 2) /* fewer threads than wanted only make it slower */
 			ret = 0;
 		else
 			zns_fail_sys(err, ret, "cannot start a worker");

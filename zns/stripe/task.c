@@ -9,8 +9,8 @@
 #include "zns/util.h"
 
 #define PAGE 4096ULL
-/* the ioctls that the kernel offers for a range of ordinary pages (not of huge pages, not of a
- * file) */
+/* the ioctls that the kernel reports for a range of ordinary pages, which are neither huge pages
+ * nor pages of a file */
 #define PLAIN_IOCTLS ((1ull << _UFFDIO_COPY) | (1ull << _UFFDIO_ZEROPAGE))
 
 static bool says(const char *path, const char *const *words)
@@ -39,11 +39,11 @@ static void uncover(int uffd, uint64_t base, uint64_t len)
 {
 	struct uffdio_range r = { .start = base, .len = len };
 
-	/* no error: if the range stays registered, the write that follows fails */
+	/* an error is ignored: if the range stays registered, the write that follows fails */
 	ioctl(uffd, UFFDIO_UNREGISTER, &r);
 }
 
-/* Writes to two pages of the task, so that they exist. Works with every kernel. */
+/* Writes to two pages of the task, so that they exist. Works on every kernel. */
 static bool touch(pid_t pid, uint64_t one, uint64_t other)
 {
 	struct iovec local = { (char[2]){ 0 }, 2 };
@@ -53,11 +53,11 @@ static bool touch(pid_t pid, uint64_t one, uint64_t other)
 }
 
 /*
- * Covers a range of the task with a userfaultfd, for fast filling. The kernel splits the area at
- * both ends of the range. Later it merges the parts only if they share an anon_vma, which an area
- * gets with its first page. So the two outermost pages are written before the split, and are not
- * covered. Because of that the range never fits an area of huge pages, whose parts would not be
- * merged.
+ * Registers a range of the task with a userfaultfd, so that it can be filled fast. The kernel
+ * splits the memory area at both ends of the range. Later it merges the parts only if they share an
+ * anon_vma, which an area gets with its first page. So the first and last page are written before
+ * the split, and are not registered. A range without these pages never fits an area of huge pages,
+ * which therefore is not registered (its parts would not be merged).
  */
 bool zns_task_cover(struct zns_task task, const void *base, size_t len)
 {
@@ -82,8 +82,8 @@ static int write_plainly(pid_t pid, uint64_t to, const void *from, size_t len)
 	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EFAULT;
 }
 
-/* *done: the bytes that were copied, from the front. -EEXIST: the first page exists already.
- * -ENOENT: no userfaultfd covers it, or the range spans two areas. */
+/* Copies with UFFDIO_COPY. *done: how many bytes were copied, from the start. -EEXIST: the first
+ * page exists already. -ENOENT: no userfaultfd covers it, or the range spans two areas. */
 static int copy(int uffd, uint64_t to, const void *from, size_t len, size_t *done)
 {
 	struct uffdio_copy c = {
@@ -127,10 +127,11 @@ static int install(struct zns_task task, const struct iovec *remote, const char 
 
 /* ---- a task that runs ---- */
 
-/* bytes of one copy: an event of the task waits at most for one copy */
+/* most bytes of one copy, since an event of the task has to wait for one copy */
 #define AT_ONCE KIB(64)
 
-/* *done: the bytes that were copied, from the front. -ESTALE: the task or the area is gone. */
+/* Copies to a running task. *done: how many bytes were copied, from the start. -ESTALE: the task or
+ * the area no longer exists. */
 static int place(struct zns_task task, uint64_t to, const char *from, size_t len, size_t *done)
 {
 	struct uffdio_copy c = { .dst = to, .src = (uintptr_t)from, .len = len };
@@ -165,7 +166,8 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 		size_t len = zns_min(left, most);
 		int ret = place(task, to, from, len, &done);
 
-		if (ret == -ENOENT && len > PAGE) { /* the range spans two areas: go page by page */
+		/* the range spans two areas: copy page by page */
+		if (ret == -ENOENT && len > PAGE) {
 			most = PAGE;
 		} else if (ret == -ENOENT || ret == -EEXIST) {
 			if (ret == -ENOENT)
@@ -189,8 +191,8 @@ static int place_range(struct zns_task task, const struct iovec *remote, const c
 
 typedef int put_range(struct zns_task task, const struct iovec *remote, const char *from);
 
-/* The system call takes several local ranges only with as many remote ranges of the same
- * lengths. */
+/* The system call accepts several local ranges only if there are as many remote ranges with the
+ * same lengths. */
 static int put_all(put_range *put, struct zns_task task, const struct iovec *local,
 		   uint32_t nr_local, const struct iovec *remote, uint32_t nr)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Units on their way to and from the device; see transform.h. */
+/* Encrypts, decrypts and verifies units on their way to and from the device; see transform.h. */
 #include <string.h>
 #include "transform.h"
 #include "zns/grow.h"

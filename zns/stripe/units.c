@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Checksum units in memory: fetched, verified, and cached for a while. */
+/* Reads units, verifies them, and caches them for a while. */
 #include <string.h>
 #include "reader.h"
 #include "transfer.h"
@@ -26,7 +26,7 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 
 struct span {
 	uint32_t zone;
-	uint64_t from, to; /* the whole blocks around the bytes that are read */
+	uint64_t from, to; /* the range in the zone to read: the blocks around the wanted bytes */
 };
 
 static int read_span(struct zns_reader *r, const struct cached *c, const struct span *s,
@@ -36,8 +36,9 @@ static int read_span(struct zns_reader *r, const struct cached *c, const struct 
 			     s->to - s->from, err);
 }
 
-/* Says why a unit is wrong. The tag of an encrypted unit did not match; its checksum, which covers
- * the bytes on the device, tells whether they are damaged or were changed on purpose. */
+/* Reports why a unit is wrong. If the tag of an encrypted unit does not match, its checksum, which
+ * covers the bytes on the device, tells damage (it does not match either) from a deliberate
+ * change. */
 static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s,
 		    struct zns_err *err)
 {
@@ -100,7 +101,7 @@ static uint64_t nr_sums(const ZnsPb__Image *pb)
 	return pb->has_piece ? pb->piece_sums.len / ZNS_SUM_BYTES : pb->n_piece_csums;
 }
 
-/* Is @buf piece @n of the image, judged by the checksum? */
+/* Does the checksum of piece @n of the image match @buf? */
 static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, size_t len)
 {
 	uint8_t sum[ZNS_SUM_BYTES];
@@ -111,8 +112,8 @@ static bool is_right(const ZnsPb__Image *pb, uint64_t n, const uint8_t *buf, siz
 	return !memcmp(sum, pb->piece_sums.data + n * ZNS_SUM_BYTES, sizeof(sum));
 }
 
-/* Reads pieces @first to @last of a unit, to where they would stand if the whole unit were read.
- * No lock held. */
+/* Reads pieces @first to @last of a unit to the same offsets of the buffer as if the whole unit
+ * were read. No lock held. */
 static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i,
 			const struct zns_place *p, uint32_t first, uint32_t last,
 			struct zns_err *err)
@@ -130,7 +131,7 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
 		uint64_t at = n * piece, len = zns_min(piece, to - at);
-		/* offsets in the image */
+		/* as offsets in the image */
 		uint64_t begin = c->k * i->pb->unit + at, end = begin + len;
 
 		if (!is_right(i->pb, number + n, c->buf + at, len))
@@ -143,7 +144,7 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 	return 0;
 }
 
-/* Is there a checksum for each piece of unit @k up to @to? */
+/* Does the manifest have checksums of the pieces of unit @k up to @to? */
 static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 		       uint32_t to, struct zns_place *p)
 {
@@ -154,17 +155,17 @@ static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, u
 	       !(p->off % r->dev->geo.block_size);
 }
 
-/* Was the unit read ahead and not requested yet? Such a unit may be replaced, since a wrong guess
- * must not hold a buffer for ever. */
+/* Was the unit read ahead and not requested yet? Such a unit may be replaced, since a buffer must
+ * not be occupied for ever because of a wrong guess. */
 static bool awaited(const struct zns_reader *r, const struct cached *c)
 {
 	return c->fresh && r->nr_loads - c->load < 4 * r->nr_cache;
 }
 
 /*
- * Returns the unit if it is in the cache or being read. Otherwise NULL, and *old is the buffer
- * to reuse: the one that was not used for longest. With @any that may be a unit that was read
- * ahead, if there is no other. *old NULL: every buffer is in use.
+ * Returns the unit if it is in the cache or being read. Otherwise returns NULL, and *old is the
+ * buffer to reuse: the least recently used one. Units that were read ahead are only reused with
+ * @any, and if there is no other. *old NULL: every buffer is in use.
  */
 static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
 			      bool any, struct cached **old)
@@ -185,8 +186,8 @@ static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, 
 	return NULL;
 }
 
-/* Reads a unit into the buffer @c and returns it with a reference. Called with the lock, which
- * it drops while it reads. */
+/* Reads a unit into the buffer @c and returns it with a reference. Called with the lock held; drops
+ * it while reading. */
 static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k,
 		bool urgent, struct zns_err *err)
 {
@@ -226,7 +227,7 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 		}
 		if (!c && old)
 			return load(r, old, i, k, urgent, err) ? NULL : old;
-		/* the unit is being read, or every buffer is in use */
+		/* another thread is reading the unit, or every buffer is in use */
 		pthread_cond_wait(&r->change, &r->lock);
 	}
 }
@@ -239,8 +240,9 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	struct zns_place p;
 	int ret;
 
-	/* Does not wait for a whole unit that is being read. But if most of the unit is wanted, it
-	 * reads the whole unit: the rest will probably be wanted, too. */
+	/* If another thread is reading the unit, does not wait for it but reads its own pieces. But
+	 * if most of the unit is wanted, it reads the whole unit, because the rest will probably be
+	 * wanted too. */
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, urgent, err);
 	if (c)
@@ -274,5 +276,5 @@ void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)
 		return;
 	old->fresh = true;
 	old->users--;
-	pthread_cond_broadcast(&r->change); /* another thread may wait for a buffer */
+	pthread_cond_broadcast(&r->change); /* another thread may be waiting for a buffer */
 }

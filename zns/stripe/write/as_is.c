@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Images of an encrypted checkpoint that are written in their encrypted form: see
+/* Images of a checkpoint from elsewhere whose units are written without decryption: see
  * zns_writer_sealed. */
 #include <string.h>
 #include "writer.h"
 
-/* Checks a unit by decrypting a copy of it; the unit itself is written encrypted. */
+/* Verifies a unit by decrypting a copy of it; the encrypted unit itself is written. */
 static int prove(const struct zns_wimage *i, uint64_t k, const uint8_t *buf, size_t len,
 		 struct zns_err *err)
 {
@@ -46,7 +46,7 @@ static int copy_bytes(ProtobufCBinaryData *to, const ProtobufCBinaryData *from)
 	return 0;
 }
 
-/* Takes over all fields that the seal covers, unchanged. */
+/* Copies all fields that the seal covers, unchanged. */
 static int take_over(struct zns_wimage *i, const ZnsPb__Image *like)
 {
 	const ZnsPb__ImageMap *map = like->map;
@@ -71,7 +71,7 @@ static int take_over(struct zns_wimage *i, const ZnsPb__Image *like)
 	i->map.n_from = map->n_from;
 	i->pb.map = &i->map;
 	i->pb.size = like->size;
-	i->sealed = true; /* the image is complete and takes no bytes */
+	i->sealed = true; /* the image is complete and accepts no more bytes */
 	return 0;
 }
 

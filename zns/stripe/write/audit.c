@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The end of a dump in which zones failed: they are flushed and read back, and from the first lost
- * unit on everything moves to another zone. Also the last look at all zones before a checkpoint is
- * promised (design.md §3).
+ * The end of a dump in which zones failed: flushes these zones and reads them back, and moves
+ * everything from the first lost unit on to another zone. Also the last check of all zones before a
+ * checkpoint is committed (design.md §3).
  */
 #include <string.h>
 #include "zns/store.h"
@@ -86,8 +86,8 @@ int audit(struct zns_writer *w)
 		again = z != NULL;
 		if (!again || w->err.code)
 			break;
-		/* A lost unit was in a buffer of the device only. It moves, with everything
-		 * behind it. */
+		/* The lost unit was only in a buffer of the device. It is moved to another zone,
+		 * with everything behind it. */
 		placing_begin(w);
 		w->zones.repairing = true;
 		writer_unlock(w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Images that consist of parts of others: see zns_writer_compose. */
+/* Composed images, which consist of runs of others: see zns_writer_compose. */
 #include "writer.h"
 
 NEEDS_LOCK static int check_from(const struct zns_writer *w, struct zns_wimage *const *from,
@@ -49,7 +49,8 @@ static int make_map(ZnsPb__ImageMap *map, struct zns_wimage *const *from, uint32
 	return 0;
 }
 
-/* A reader keeps all runs in memory, so their number is limited. */
+/* Counts the runs of all images against the limit that exists because a reader keeps all runs in
+ * memory. */
 static int take_runs(struct zns_writer *w, uint32_t runs, const char *name, struct zns_err *err)
 {
 	bool fits;
@@ -91,7 +92,7 @@ int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage
 	}
 	writer_lock(w);
 	i->map = map;
-	i->pb.map = nr ? &i->map : NULL; /* no runs: an empty image */
+	i->pb.map = nr ? &i->map : NULL; /* without runs it is an empty image */
 	i->pb.size = size;
 	i->pb.has_piece = i->pb.piece = 0;
 	i->pb.has_unit_base = 0;

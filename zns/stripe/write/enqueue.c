@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a thread that feeds an image does with a unit: wait for room in the queue, give the unit
- * a place, queue it. While it waits, it does the work that only such a thread does: it gives
- * units of failed zones new places, and looks whether the weights still fit the zones' speeds.
+ * What a thread that feeds an image does with a unit: waits for room in the queue, gives the unit a
+ * place, and queues it. While it waits, it does what only such a thread may do: gives units of
+ * failed zones new places, and checks whether the weights still fit the speeds of the zones.
  */
 #include "writer.h"
 
@@ -18,7 +18,7 @@ void feeder_wait(struct zns_writer *w, bool more)
 
 void feeder_wait_room(struct zns_writer *w, bool data)
 {
-	/* units of a bad zone leave the queue's count only by a repair */
+	/* units of a failed zone count as queued until a repair gives them new places */
 	while ((w->zones.nr_unrepaired || w->queue.nr >= w->queue.max ||
 		(data && w->queue.nr_data >= w->queue.max_data)) &&
 	       !w->err.code)
@@ -26,9 +26,9 @@ void feeder_wait_room(struct zns_writer *w, bool data)
 }
 
 /*
- * The lock stays held from the unit's placement until it is queued; otherwise two units of one
- * zone could be queued in the wrong order. So a caller that placed the job itself has waited for
- * room before.
+ * The lock is held from the placement of the unit until it is queued; otherwise two units of one
+ * zone could be queued in the wrong order. So a caller that places the job itself must have waited
+ * for room before that.
  */
 int enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 {

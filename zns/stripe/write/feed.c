@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How bytes enter an image: memory of a frozen task, a caller's buffer, a file. See zns/writer.h.
- */
+/* How bytes get into an image: from the memory of a frozen task, a caller's buffer, or a file. See
+ * zns/writer.h. */
 #include <string.h>
 #include <sys/stat.h>
 #include "writer.h"
 
-/* An image that lacks bytes must never be committed, so this error becomes the writer's. Lock
+/* Makes this error the writer's, because an image that lacks bytes must never be committed. Lock
  * held. */
 NEEDS_LOCK static int broken(struct zns_writer *w, const struct zns_err *e, struct zns_err *err)
 {
@@ -13,7 +13,7 @@ NEEDS_LOCK static int broken(struct zns_writer *w, const struct zns_err *e, stru
 	return writer_tell(w, w->err.code, err);
 }
 
-/* Places are counted in whole units, so nothing can follow a short unit. */
+/* May bytes be added? Places are computed from whole units, so nothing can follow a short unit. */
 static int check_open(const struct zns_wimage *i, struct zns_err *err)
 {
 	if (!i->sealed && !(i->pb.size % i->w->unit))
@@ -21,7 +21,8 @@ static int check_open(const struct zns_wimage *i, struct zns_err *err)
 	return zns_fail(err, -EINVAL, "image %s has ended and takes no more", i->pb.name);
 }
 
-/* Adds a piece of task memory to the open unit; merges it with the piece before if they touch. */
+/* Adds a piece of task memory to the open unit; merges it with the previous piece if they are
+ * adjacent. */
 static int job_add_iov(struct job *j, void *base, size_t len)
 {
 	if (j->nr_iov &&
@@ -36,7 +37,7 @@ static int job_add_iov(struct job *j, void *base, size_t len)
 	return 0;
 }
 
-/* Returns the open unit if it takes memory of @pid, else a new one. NULL: @err says why. Lock
+/* Returns the open unit if it is for memory of @pid, else a new one. NULL: @err says why. Lock
  * held. */
 static struct job *mem_job(struct zns_wimage *i, pid_t pid, struct zns_err *err)
 {
@@ -106,7 +107,7 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 	return ret;
 }
 
-/* Returns the open unit if it takes bytes, else a new one. NULL: @err says why. */
+/* Returns the open unit if it is for bytes, else a new one. NULL: @err says why. */
 static struct job *data_job(struct zns_wimage *i, struct zns_err *err)
 {
 	if (check_open(i, err))
@@ -257,7 +258,8 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	int ret;
 
 	writer_lock(w);
-	if (i->open && !i->open->data) { /* the last unit, which is short */
+	/* the open unit is the last one of task memory, which is short */
+	if (i->open && !i->open->data) {
 		struct job *j = i->open;
 
 		i->open = NULL;
@@ -265,8 +267,8 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	}
 	while (i->ungathered && !w->err.code)
 		feeder_wait(w, false);
-	/* Waits for workers that still read the task's memory after an error: the task may run
-	 * on only when they have stopped. */
+	/* After an error, waits for workers that still read the task's memory, because the task may
+	 * continue to run only when they have stopped. */
 	while (w->err.code && w->queue.nr_running)
 		writer_sleep(w, &w->idle);
 	ret = writer_tell(w, w->err.code, err);

@@ -7,7 +7,7 @@
 #include "zns/store.h"
 #include "writer.h"
 
-/* Waits until every unit has its place and is written. Returns the writer's error. */
+/* Waits until every unit has a place and is written. Returns the writer's error. */
 NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 {
 	w->ending = true;
@@ -21,7 +21,7 @@ NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 		}
 	}
 	if (!w->err.code)
-		pack_flush(w); /* an error of pack_flush() becomes the writer's error */
+		pack_flush(w); /* an error of pack_flush() is also the writer's error */
 	while ((w->queue.nr || w->queue.nr_running || w->zones.nr_unrepaired) && !w->err.code)
 		feeder_wait(w, false);
 	return w->err.code ? w->err.code : audit(w);
@@ -56,7 +56,8 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 	w->images.with = c;
 	w->images.with_m = m;
 	w->images.nr = (uint32_t)m->n_images;
-	/* units are counted below for each image, and above as a sum */
+	/* random bits that make the nonces of the new images unique; the 32 bits below are left for
+	 * the numbers of units, and the bits above prevent an overflow */
 	if (w->crypt)
 		w->images.unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
 	writer_unlock(w);
@@ -73,8 +74,8 @@ static void add_group(ZnsPb__Checkpoint *c, uint32_t group)
 		c->groups[c->n_groups++] = group;
 }
 
-/* Lists the zones and groups of the checkpoint. The manifest's zone counts once its position has
- * moved. */
+/* Lists the zones and groups of the checkpoint. The zone of the manifest is included when the
+ * manifest has been placed. */
 NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__Checkpoint *with = w->images.with;
@@ -119,7 +120,7 @@ static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const
 	return ret;
 }
 
-/* -EAGAIN: the manifest's zone has failed. */
+/* Places the manifest and writes it. -EAGAIN: its zone has failed. */
 static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
 			  struct zns_err *err)
 {
@@ -156,7 +157,7 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	return ret ? ret : -EAGAIN;
 }
 
-/* Lists all images in the order of the manifest. The caller frees the list. NULL: no memory. */
+/* Lists all images in the order of the manifest. The caller frees the list. NULL: out of memory. */
 NEEDS_LOCK static ZnsPb__Image **list_images(struct zns_writer *w, size_t *nr)
 {
 	const ZnsPb__Manifest *with = w->images.with_m;
@@ -207,7 +208,7 @@ static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
 	return ret;
 }
 
-/* Lists zones and groups again, now that the manifest has its place. */
+/* Lists zones and groups again, after the manifest was placed. */
 static int settle_zones(struct zns_writer *w, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	int ret;
@@ -233,7 +234,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 		m->has_seal = 1;
 		m->seal = w->sealed->seal;
 	}
-	/* the wrapped key goes into the log only, because the log can be erased */
+	/* the wrapped key is only stored in the log, since the log can be erased */
 	if (!ret && w->crypt) {
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
 		c->crypt = &key;
@@ -241,7 +242,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 	}
 	if (!ret)
 		ret = write_manifest(w, m, ref, err);
-	free(m->images); /* the images belong to the writer */
+	free(m->images); /* the images themselves belong to the writer */
 	m->images = NULL;
 	m->n_images = 0;
 	m->has_seal = 0;
@@ -270,7 +271,7 @@ int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef
 	do {
 		e = (struct zns_err)ZNS_ERR_INIT;
 		ret = finish_once(w, m, ref, &e);
-	} while (ret == -EAGAIN); /* tried again with another zone; MAX_BAD bounds the tries */
+	} while (ret == -EAGAIN); /* with another zone; MAX_BAD limits the number of tries */
 	if (ret) {
 		writer_lock(w);
 		writer_set_error(w, &e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the manifest says of an image: its segments and the checksums of its units. */
+/* What the manifest will contain about an image: its segments and the checksums of its units. */
 #include <string.h>
 #include "writer.h"
 
@@ -17,7 +17,7 @@ ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t n
 		for (uint32_t e = 0; e < nr_extents; e++) {
 			s->extents[e] = calloc(1, sizeof(**s->extents));
 			if (!s->extents[e])
-				/* what was allocated hangs on the image and is freed with it */
+				/* what was allocated is attached to the image and freed with it */
 				return NULL;
 			zns_pb__extent__init(s->extents[e]);
 			s->n_extents++;
@@ -58,16 +58,17 @@ int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
 	return i->w->crypt ? transform_keep(&i->pb, &i->max_tags, k, tag) : 0;
 }
 
-/* The most checksums of pieces. They are most of a manifest, which must fit into one zone. */
+/* The largest number of checksums of pieces. They are most of a manifest, which must fit into a
+ * zone. */
 static uint64_t sums_max(const struct zns_writer *w)
 {
 	return zns_min((uint64_t)ZNS_SUMS_MAX, w->dev->geo.zone_capacity / 16 / ZNS_SUM_BYTES);
 }
 
 /*
- * Stores the checksums of a unit's pieces. When the limit is reached, the image goes without
- * from this unit on; the checksums before it have no gap, because a unit later in the image
- * needs no more room than this one.
+ * Stores the checksums of a unit's pieces. When the limit is reached, the rest of the image has
+ * none. The stored ones then have no gap, because a later unit of the image never needs less room
+ * than this one.
  */
 NEEDS_LOCK static int put_sums(struct zns_wimage *i, uint64_t k, const uint8_t *sums, size_t nr)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reads the memory of frozen tasks, and writes zones. */
+/* Reads the memory of frozen tasks, and writes to zones. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "../transfer.h"
 #include "writer.h"
 
-/* longest command while other writers wait for the die: as much as a die programs at once */
+/* longest command while other writers wait for the die: what a die programs at once */
 #define SHORT KIB(128)
 
-/* Reads through /proc/PID/mem, which also gives mappings without read permission;
- * process_vm_readv(2) refuses those. */
+/* Reads through /proc/PID/mem, which also reads mappings without read permission, while
+ * process_vm_readv(2) refuses them. */
 static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf,
 		       struct zns_err *err)
 {

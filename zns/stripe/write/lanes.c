@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where the next unit goes: a segment over lanes, each with its zone ("zone striping", design.md
- * §5). */
+/* Decides where the next unit is written: a segment is striped over lanes, each with its zone
+ * ("zone striping", design.md §5). */
 #include <string.h>
 #include "writer.h"
 
@@ -29,9 +29,9 @@ static int cmp_load(const void *a, const void *b)
 }
 
 /*
- * Sorts all lanes, the one with the least work first. Images end anywhere in a turn; if each began
- * at the same lane, that lane would delay the others (a tree of small tasks lost a fifth;
- * test_rates).
+ * Sorts all lanes, the one with the least work first. An image may end anywhere in a turn. If each
+ * image began at the same lane, that lane would delay the others (a tree of small tasks took a
+ * fifth longer; test_rates).
  */
 NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)
 {
@@ -49,7 +49,7 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
 	uint32_t lanes = apart ? 1 : w->lanes.nr,
 		 nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
 
-	/* data behind the hinted part gets the full width */
+	/* more data than the hint need the full width, in a new segment */
 	*most = nr < lanes ? hint_units : UINT64_MAX;
 	if (apart) {
 		w->cur.lane[0] = w->lanes.meta;
@@ -73,12 +73,12 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
 }
 
 /*
- * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no
- * room for one unit gets a new zone first; so a segment ends where the fullest zone does.
+ * Begins a segment of @img over as many lanes as the known data can use. A lane whose zone has no
+ * room for a unit gets a new zone first. So a segment ends where the fullest zone does.
  */
 NEEDS_LOCK static int segment_start(struct zns_writer *w, const struct job *j, uint64_t hint_units)
 {
-	/* the short last unit of an image needs no more than its own length */
+	/* the short last unit of an image only needs room for its own length */
 	uint64_t need = zns_min((uint64_t)w->unit, zns_align_up(j->len, w->block)), first = j->k;
 	struct zns_wimage *img = j->img;
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], nr;
@@ -155,7 +155,8 @@ NEEDS_LOCK static int place(struct zns_writer *w, struct job *j, uint64_t hint_u
 	s = j->img->pb.segments[j->img->pb.n_segments - 1];
 	s->len += j->len;
 	if (j->len < w->unit)
-		/* this was the image's last unit: the next position is off the unit grid */
+		/* this was the image's last unit: the next position is not a multiple of the
+		 * unit */
 		w->cur.owner = NULL;
 	return 0;
 }

@@ -2,8 +2,8 @@
 /* What all parts of the writer share: its lock and its first error. */
 #include "writer.h"
 
-/* The only functions that touch the mutex. clang's analysis is switched off in them, since it
- * would see two locks. */
+/* The only functions that touch the mutex. clang's analysis is turned off in them, because it would
+ * see two locks: the mutex, and the name that stands for it. */
 UNSHARED void writer_lock(struct zns_writer *w)
 {
 	pthread_mutex_lock(&w->lock);

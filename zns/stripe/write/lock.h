@@ -2,16 +2,17 @@
 #ifndef ZNS_WRITE_LOCK_H
 #define ZNS_WRITE_LOCK_H
 /*
- * The one lock of a writer, and how its rules are checked. clang's thread-safety analysis (`make
- * lint`) proves that GUARDED members are touched only with the lock, and that functions get what
- * they ask for:
+ * The one lock of a writer, and how its use is checked. clang's thread-safety analysis (`make
+ * lint`) proves that GUARDED members are only accessed with the lock held, and that these
+ * attributes of functions are respected:
  *
- *   NEEDS_LOCK   the caller holds the lock, before and after. A function may drop it meanwhile; its
- * comment says so. NO_LOCK      the caller must not hold it. UNSHARED     (on a definition) the
- * writer is being made or freed, nobody else has it.
+ *   NEEDS_LOCK   The caller holds the lock, before and after the call. The function may drop it
+ *                meanwhile; then its comment says so.
+ *   NO_LOCK      The caller must not hold the lock.
+ *   UNSHARED     (on a definition) The writer is being created or freed, so no other thread has it.
  *
- * gcc knows nothing of this. The analysis tells locks of two writers from each other as little: no
- * code has two.
+ * gcc ignores all of this. The analysis does not distinguish the locks of two writers, but no code
+ * uses two.
  */
 #include <pthread.h>
 
@@ -24,7 +25,7 @@
 struct ZNS_TSA(capability("mutex")) writer_lock_role {
 	int unused;
 };
-/* a name for the analysis; it has no definition, and no code uses it */
+/* stands for the lock in the analysis; it has no definition and is used by no code */
 extern struct writer_lock_role writer_held;
 
 #define GUARDED ZNS_TSA(guarded_by(writer_held))
@@ -38,7 +39,7 @@ struct zns_writer;
 
 void writer_lock(struct zns_writer *w) TAKES_LOCK;
 void writer_unlock(struct zns_writer *w) GIVES_LOCK;
-/* Waits for @c with the lock dropped. As pthread_cond_wait(3), it may return early. */
+/* Waits for @c with the lock dropped. Like pthread_cond_wait(3), it may return early. */
 void writer_sleep(struct zns_writer *w, pthread_cond_t *c) NEEDS_LOCK;
 
 #endif

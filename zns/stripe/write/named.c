@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Images of units that stand on the device already: see zns_writer_named. */
+/* Images that consist of units which are on the device already: see zns_writer_named. */
 #include <string.h>
 #include "writer.h"
 #include "zns/crypt_memory.h"
@@ -22,7 +22,7 @@ static int check_units(const struct zns_writer *w, const struct zns_named *u, si
 	return 0;
 }
 
-/* Makes one segment of one extent for each run. */
+/* Makes a segment with one extent for each run. */
 NEEDS_LOCK static int place(struct zns_wimage *i, const struct zns_named *u, size_t nr)
 {
 	ZnsPb__Segment *s = NULL;
@@ -59,7 +59,7 @@ NEEDS_LOCK static int use_zones(struct images *im, const struct zns_named *u, si
 	return 0;
 }
 
-/* Notes with which key the units open. That key is wrapped with the checkpoint's own. */
+/* Stores the key of the units in the image, wrapped with the checkpoint's own key. */
 NEEDS_LOCK static int note_keys(struct zns_wimage *i, const struct zns_memory_key *key,
 				const struct zns_named *u, size_t nr, struct zns_err *err)
 {
@@ -101,7 +101,7 @@ int zns_writer_named(struct zns_writer *w, const char *name, const uint8_t *cont
 	writer_lock(w);
 	i->pb.has_part = i->pb.part = 1;
 	i->pb.unit = UNIT;
-	i->pb.has_piece = i->pb.piece = 0; /* the pager's checksums cover units, not pieces */
+	i->pb.has_piece = i->pb.piece = 0; /* the pager's checksums are of units, not of pieces */
 	i->pb.size = nr * UNIT;
 	i->pb.csums = malloc((nr + 1) * sizeof(*i->pb.csums));
 	if (!i->pb.csums || w->images.nr_named || place(i, u, nr) || use_zones(&w->images, u, nr))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Small images share a unit: a pack unit. */
+/* Packs small images together into one unit, the pack unit. */
 #include <string.h>
 #include "writer.h"
 
@@ -7,7 +7,7 @@
 
 struct packed {
 	struct zns_wimage *img;
-	uint32_t off; /* byte offset in the pack unit */
+	uint32_t off; /* offset in the pack unit in bytes */
 };
 
 int pack_flush(struct zns_writer *w)
@@ -21,7 +21,8 @@ int pack_flush(struct zns_writer *w)
 	j = w->pack.unit;
 	if (!j || w->err.code)
 		return w->err.code;
-	/* Placing may drop the lock, so the next pack unit must be able to begin meanwhile. */
+	/* Placing may drop the lock, and another image may begin the next pack unit meanwhile. So
+	 * take the list away first. */
 	list = w->pack.list;
 	nr = w->pack.nr;
 	w->pack.unit = NULL;
@@ -45,7 +46,7 @@ int pack_flush(struct zns_writer *w)
 
 		job_free(w, j);
 		zns_fail(&e, ret, "no memory for the layout of small images");
-		/* does not replace an error that lanes_place_run() has set */
+		/* keeps an error that lanes_place_run() has set */
 		writer_set_error(w, &e);
 		return w->err.code;
 	}
@@ -58,8 +59,8 @@ int pack_add(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t
 	uint32_t at;
 	int ret;
 
-	/* pack_flush() may drop the lock: another image may have begun the next pack unit
-	 * meanwhile, or filled it */
+	/* repeated, because pack_flush() may drop the lock, and another image may meanwhile begin
+	 * the next pack unit and fill it */
 	while (w->pack.unit && zns_align_up(w->pack.unit->len, PACK_ALIGN) + j->len > w->unit) {
 		ret = pack_flush(w);
 		if (ret)

@@ -14,9 +14,9 @@ struct slab {
 	struct slab *next;
 };
 
-/* Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not
- * 256 (a third of the write's CPU time; test/bench/compare.py). Clearing three such pages takes as
- * long as all else in a small dump. */
+/* Buffers are parts of slabs that consist of huge pages: a direct write of a megabyte then pins one
+ * page instead of 256 (a third of the write's CPU time; test/bench/compare.py). A small dump does
+ * not use huge pages, since clearing three of them would double its time. */
 static int slab_add(struct pool *p)
 {
 	size_t step = zns_align_up(p->unit, zns_max((size_t)4096, p->align)),
@@ -30,7 +30,8 @@ static int slab_add(struct pool *p)
 		return -ENOMEM;
 	}
 	if (p->huge)
-		madvise(mem, len, MADV_HUGEPAGE); /* without huge pages it is only slower */
+		/* an error is ignored: without huge pages it is only slower */
+		madvise(mem, len, MADV_HUGEPAGE);
 	*s = (struct slab){ mem, p->slabs };
 	p->slabs = s;
 	for (size_t at = 0; at + step <= len; at += step)

@@ -2,8 +2,9 @@
 /* Units of work, and the queue between the threads that feed images and the workers. */
 #include "writer.h"
 
-/* Units. A thread that is woken for every free place spends more time with waking up than with
- * feeding. A thread that is woken more seldom than this looks at the weights too late. */
+/* Number of units. If a feeding thread were woken for every free place, it would spend more time
+ * waking up than feeding. If it were woken less often than this, it would check the weights too
+ * late. */
 #define ROOM 8
 
 struct job *job_new(struct zns_wimage *img)
@@ -31,7 +32,7 @@ static uint32_t taken(const struct job *j)
 	return j->lane ? j->lane->taken : 0;
 }
 
-/* May a worker take a unit of this lane now, or do workers have enough units of it in hand? */
+/* May a worker take a unit of this lane now, or do workers already have enough units of it? */
 NEEDS_LOCK static bool may_take(const struct zns_writer *w, const struct job *j)
 {
 	uint32_t spare = w->crew.wanted > w->lanes.nr ? w->crew.wanted - w->lanes.nr : 1;
@@ -55,9 +56,9 @@ void queue_tell_room(struct zns_writer *w)
 		pthread_cond_broadcast(&w->room);
 }
 
-/* Chooses the next unit: the oldest unit of a lane that no worker serves; else, as long as workers
- * are left for all lanes, one of the lane with the fewest, to be read and hashed ahead. So a slow
- * zone never occupies all workers. */
+/* Chooses the next unit: the oldest unit of a lane that no worker serves. If there is none, and
+ * enough workers are left for all lanes, one of the lane with the fewest workers, which is then
+ * read and hashed in advance. So a slow zone never occupies all workers. */
 struct job *queue_take(struct zns_writer *w)
 {
 	struct job **best = NULL, *j;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones that fail in the middle of a dump (design.md §3: a failed zone starts a new segment).
+ * Zones that fail during a dump (design.md §3: a failed zone starts a new segment).
  *
- * Nothing more is written to the zone. Its unwritten units become orphans. The next thread that
- * feeds an image waits until all other units are written, gives the orphans one run in another zone
- * of the group, and goes on. audit.c does the rest at the end of the dump. So a zone always holds
- * the first part of what was placed on it, and a move shifts the rest together.
+ * Nothing more is written to such a zone. Its unwritten units become orphans. The next thread that
+ * feeds an image waits until all other units are written, gives the orphans consecutive places in
+ * another zone of the group, and continues. audit.c takes care of what was written to the zone at
+ * the end of the dump. So a zone always holds the first part of what was placed in it, and the rest
+ * moves as a whole.
  */
 #include <string.h>
 #include "writer.h"
 
 /* ---- moving the end of a zone ---- */
 
-/* Returns the bytes that extent @e of a segment has. UINT64_MAX: no memory. */
+/* Returns how many bytes extent @e of a segment has. UINT64_MAX: out of memory. */
 static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t e,
 			     uint32_t *slots)
 {
@@ -34,7 +35,7 @@ static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s
 	return bytes;
 }
 
-/* Splits segment @at of @i into two. The first gets @turns whole turns. */
+/* Splits segment @at of @i into two. The first one gets @turns whole turns. */
 NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uint32_t slots)
 {
 	uint64_t units = turns * slots;
@@ -54,15 +55,15 @@ NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uin
 		*n->extents[e] = *s->extents[e];
 		n->extents[e]->start += turns * s->extents[e]->weight * i->pb.unit;
 	}
-	/* An extent that gets no unit may start anywhere, but it must lie in its zone. */
+	/* An extent without units may start anywhere in its zone, but not outside of it. */
 	for (size_t e = 0; e < s->n_extents; e++)
 		if (!extent_bytes(i, n, (uint32_t)e, &slots))
 			n->extents[e]->start = s->extents[e]->start;
 	return 0;
 }
 
-/* The zone's content from @x on is to move. A segment that stands on both sides of @x is split
- * at the end of a turn, and @x moves back to that place. */
+/* Prepares a move of the zone's content from @x on. A segment that is on both sides of @x is split
+ * at the end of a turn, and @x is decreased to that place. */
 NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t *x)
 {
 	for (struct zns_wimage *i = w->images.first; i; i = i->next) {
@@ -90,8 +91,8 @@ NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t 
 	return 0;
 }
 
-/* Points segments and queued units to @to: what stood in @z from @x on has moved there, by @to_x
- * - @x bytes. */
+/* Changes segments and queued units after a move to @to: what was in @z from @x on is now there, at
+ * an offset that is @to_x - @x higher. */
 NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint64_t x,
 			       struct wzone *to, uint64_t to_x)
 {
@@ -125,7 +126,7 @@ NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint
 	return 0;
 }
 
-/* Copies pieces to the write position of @to. -EAGAIN: @to has failed, too. Drops the lock. */
+/* Copies pieces to the write position of @to. -EAGAIN: @to has failed too. Drops the lock. */
 NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, const struct piece *p,
 			   size_t nr, struct wzone *to, uint64_t to_x)
 {
@@ -165,9 +166,9 @@ NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, cons
 }
 
 /*
- * Finds a zone for data that must leave another zone, which belonged to @lane (NULL: none); nothing
- * is being written now. A separate zone is best. If the limits allow none, it takes the rest of a
- * lane's zone. If no lane's zone has room, the lanes give their zones up, and the caller asks
+ * Finds a zone for data that must leave another zone, which belonged to @lane (NULL: none). No
+ * write is under way. A separate zone is best. If the limits allow none, it uses the rest of a
+ * lane's zone. If no lane's zone has room, all lanes retire their zones, and the broker is asked
  * again.
  */
 NEEDS_LOCK static struct wzone *target(struct zns_writer *w, uint32_t group, uint64_t need,
@@ -215,7 +216,7 @@ int repair_move(struct zns_writer *w, struct wzone *z, uint64_t x, struct lane *
 			return w->err.code;
 		to_x = to->pos;
 		ret = copy(w, z->slot.zone, x, p, nr, to, to_x);
-	} while (ret == -EAGAIN); /* MAX_BAD bounds the tries */
+	} while (ret == -EAGAIN); /* MAX_BAD limits the number of tries */
 	if (ret)
 		return ret;
 	if (point_to(w, z, x, to, to_x))
@@ -233,7 +234,8 @@ NEEDS_LOCK static int repair_zone(struct zns_writer *w, struct wzone *z)
 
 	z->repaired = true;
 	w->zones.nr_unrepaired--;
-	lanes_end_segment(w); /* no further unit goes to that zone: the next one begins a segment */
+	/* the next unit begins a new segment, so that no further unit goes to the failed zone */
+	lanes_end_segment(w);
 	for (uint32_t i = 0; i < w->lanes.nr; i++) {
 		if (w->lanes.v[i].wz == z) {
 			lane = &w->lanes.v[i];
@@ -252,8 +254,8 @@ static bool before(const struct job *a, const struct job *b)
 	return a->wz != b->wz ? a->wz->slot.zone < b->wz->slot.zone : a->off < b->off;
 }
 
-/* Queues the orphans before all later units, zone by zone in the order of writing: so no unit
- * waits for one that is behind it in the queue. */
+/* Queues the orphans before all later units, zone by zone in the order of their offsets, so that no
+ * unit waits for one that is behind it in the queue. */
 NEEDS_LOCK static void requeue(struct zns_writer *w)
 {
 	struct job *sorted = NULL, **p, *left = NULL;
@@ -262,7 +264,7 @@ NEEDS_LOCK static void requeue(struct zns_writer *w)
 		struct job *j = w->queue.orphans;
 
 		w->queue.orphans = j->next;
-		if (j->wz->bad) { /* it is done when its own zone is repaired */
+		if (j->wz->bad) { /* queue it when its present zone has been repaired too */
 			j->next = left;
 			left = j;
 			continue;
@@ -290,8 +292,8 @@ int repair_now(struct zns_writer *w)
 		while ((w->queue.nr || w->queue.nr_running) && !w->err.code)
 			writer_sleep(w, &w->idle);
 		w->zones.repairing = true;
-		/* One zone at a time: the next repair may need the open zone that this one
-		 * releases. */
+		/* Repair one zone at a time, since the next repair may need the open zone that this
+		 * one releases. */
 		for (struct wzone *z = w->zones.first; z && !w->err.code; z = z->next) {
 			if (!z->bad || z->repaired)
 				continue;

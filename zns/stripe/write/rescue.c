@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Lists what a failed zone holds, and gets the bytes again: from the zone itself, or from where
- * the unit came from. Only bytes with the checksum that was taken at the first write are used. */
+/* Lists what a failed zone holds, and gets the bytes again: from the zone itself, or from their
+ * source. Bytes are only used if they have the checksum that was computed before the first
+ * write. */
 #include <string.h>
 #include "../transfer.h"
 #include "writer.h"
 
-/* Bytes that all sources together may take (a helper stays below 32 MiB). Units beyond that have
- * no source and can only be read from their zone. */
+/* How many bytes all sources may take together, since a helper may use less than 32 MiB. Further
+ * units have no source and can only be read back from their zone. */
 #define KEEP_IOV MIB(2)
 #define KEEP_DATA MIB(2)
 
@@ -151,8 +152,8 @@ static bool verified(const struct piece *p, const uint8_t *at)
 	return zns_unit_csum(&p->img->pb, at, p->len) == p->img->pb.csums[p->k];
 }
 
-/* The same bytes give the same unit again. Any other result is not used, so no nonce is written
- * with two contents. */
+/* Gets a unit from its source again. The same bytes give the same unit. Any other result is not
+ * used, because a nonce must not be used for two contents. */
 NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uint8_t *at)
 {
 	uint8_t tag[ZNS_TAG_BYTES];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Words of a frozen task that change all the same. The kernel writes the number of the processor
- * into a thread's rseq area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it.
- * When a unit is read again from the task, its checksum would be wrong. So such areas are kept as
- * they were at the first read.
+ * Memory of a frozen task that changes nevertheless. The kernel writes the number of the processor
+ * into a thread's rseq area (rseq(2)) whenever the thread runs, and CRIU's parasite code runs in
+ * that thread. If a unit were read again from the task, its checksum would be wrong. So the
+ * contents of such areas are kept as they were at the first read.
  */
 #include <string.h>
 #include "writer.h"
 
-/* most areas (1.1 MB). A thread beyond them is dumped as any other, but a unit with its area may
- * fail its checksum when it is read again */
+/* most areas (1.1 MB). The area of a further thread is not kept: its unit may fail its checksum if
+ * it is read again */
 #define MAX_AREAS 16384
-/* most bytes of an area: it has 32 today, and the kernel only reads the fields at its end */
+/* most bytes of an area: today it has 32, and the kernel only reads the fields at its end */
 #define MAX_LEN 48
 
 struct area {
@@ -55,7 +55,7 @@ bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_
 	return is;
 }
 
-/* Returns where area @a is in the unit's bytes. NULL: it is not in them, or only in part. */
+/* Returns where area @a is in the unit's bytes. NULL: it is not in the unit, or only in part. */
 static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr, uint8_t *buf)
 {
 	for (uint32_t i = 0; i < nr; buf += iov[i++].iov_len) {
@@ -68,8 +68,8 @@ static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr,
 	return NULL;
 }
 
-/* The range of addresses that a unit has memory of. Most units hold no area, and this spares the
- * search. */
+/* The range of addresses of a unit's memory. Most units contain no area, and a comparison with this
+ * range avoids the search. */
 struct span {
 	uintptr_t from, to;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_WRITE_UNSTEADY_H
 #define ZNS_WRITE_UNSTEADY_H
-/* Words in a frozen task's memory that change although no thread of it runs. */
+/* Areas of a frozen task's memory that the kernel changes nevertheless. */
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "lock.h"
@@ -11,10 +11,10 @@ struct unsteady {
 	uint32_t nr, max;
 };
 
-/* A unit of @pid was read into @buf: keeps the words that may be different at the next read. */
+/* To be called when a unit of @pid was read into @buf: keeps the contents of its areas. */
 void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		   uint8_t *buf) NEEDS_LOCK;
-/* The memory was read again: puts the kept words into @buf. */
+/* To be called when the memory was read again: puts the kept contents into @buf. */
 void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		       uint8_t *buf) NO_LOCK;
 

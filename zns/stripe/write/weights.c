@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Weights that follow the zones. A lane may become slower than the others while a dump runs,
- * because another dump came to its die, and fast again when that one ends. Every write is timed.
- * When the units at hand would be written notably earlier if they were dealt out otherwise, the
- * segment ends and the next one has other weights: at first such that all lanes, with what they
- * have to write already, will be ready at the same time, then in proportion to their rates.
+ * Weights that follow the speeds of the zones. While a dump runs, a lane may become slower because
+ * another dump came to its die, and fast again when that one ends. Every write is timed. If the
+ * known units would be written notably earlier with another distribution, the segment ends and the
+ * next one has other weights: first such that all lanes finish what they already have at the same
+ * time, then in proportion to their rates.
  *
- * Units that are placed, but not yet taken by a worker, are taken back and divided anew. Everything
- * here runs under the writer's lock.
+ * Units that have a place but were not taken by a worker are taken back and distributed again. All
+ * code here runs under the writer's lock.
  */
 #include <math.h>
 #include <string.h>
 #include "writer.h"
 
-#define RUN 3 /* writes of a lane in one sample, since a device programs in units of its own */
+#define RUN 3 /* writes in one sample: several, since a device programs in units of another size */
 #define WINDOW 4 /* samples over which a lane's rate is averaged */
-/* weights change only if they save at least this part of the time; less may be chance */
+/* weights are only changed if that saves at least this part of the time; less may be noise */
 #define GAIN 0.04
 #define SIGMAS 2.0
-#define HORIZON 16 /* units of each lane that a plan looks ahead */
-/* two samples in a row that are off the mean by this part, on the same side, mean that the lane
- * has another rate now */
+#define HORIZON 16 /* how many units of each lane a plan covers */
+/* if two consecutive samples differ from the mean by this part, in the same direction, the lane has
+ * another rate now */
 #define STEP 0.12
-#define GRAIN 1.5 /* units: a smaller gain comes from rounding to whole units, not from weights */
-#define APART 6 /* from one change to the next each lane writes at least so many units … */
-/* … and all lanes 1/64 of all units so far, which bounds the number of changes by its logarithm */
+#define GRAIN 1.5 /* in units: a smaller gain only comes from rounding to whole units */
+#define APART 6 /* between two changes each lane must write at least so many units … */
+/* … and all lanes together 1/64 of all units so far, so that the number of changes only grows with
+ * the logarithm of the number of units */
 #define CHANGES 64
-/* a weight is the smallest whole number whose ratio to the rate is off by at most this part */
+/* a weight is the smallest whole number whose ratio to the rate is wrong by at most this part */
 #define TOLERANCE 0.05
 
-static double lane_rate(const struct lane *l) /* bytes per ns */
+static double lane_rate(const struct lane *l) /* in bytes per ns */
 {
 	return l->ns_per_byte > 0 ? 1 / l->ns_per_byte : 0;
 }
@@ -44,16 +45,16 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 	l->end_ns = start_ns + ns;
 	l->row = (uint8_t)(l->row << 1 | in_row);
 	/*
-	 * Two samples say nothing about the zone: the first writes to an idle zone, which its
-	 * buffer takes at once, and writes at a pace set by the token bucket. Then the known rate
-	 * stays until the lane waits for its zone again.
+	 * Two kinds of samples tell nothing about the zone: the first writes to an idle zone, which
+	 * its buffer accepts at once, and writes that the token bucket slowed down. Then the known
+	 * rate is kept until the lane is limited by its zone again.
 	 */
 	if (off < z->slot.start + 2 * len || (!in_row && (!l->samples || paced))) {
 		l->run = 0;
 		return;
 	}
-	/* Where a full zone's last write and the next zone's first meet, their time is counted
-	 * once. */
+	/* If the last write of a full zone and the first one of the next zone overlap, count the
+	 * common time once. */
 	if (!l->run++)
 		l->run_ns = l->run_bytes = 0;
 	l->run_ns += l->end_ns - zns_min(zns_max(start_ns, before), l->end_ns);
@@ -70,7 +71,7 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 		l->deviation = 0;
 	}
 	l->last = x;
-	l->samples++; /* not inside of zns_min, which would count twice */
+	l->samples++; /* incremented here, since zns_min would evaluate it twice */
 	part = 1.0 / zns_min(l->samples, (uint32_t)WINDOW);
 	l->deviation += (fabs(x - l->ns_per_byte) * (l->samples > 1) - l->deviation) * part;
 	l->ns_per_byte += (x - l->ns_per_byte) * part;
@@ -83,9 +84,9 @@ bool weights_saturated(const struct lane *l)
 }
 
 /*
- * Fills in the rates of all lanes. A lane that is not always busy may be faster than its samples
- * say: it counts as fast as the fastest busy lane; but with a set pace it keeps its last rate,
- * since the pace limits it. False: rates are not known, or no lane waits for its zone.
+ * Fills in the rates of all lanes. A lane that is not always busy may be faster than its samples:
+ * it counts as fast as the fastest busy lane. But if the token bucket limits the dump, it keeps its
+ * last rate. False: rates are not known, or no lane is limited by its zone.
  */
 NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *chance)
 {
@@ -114,8 +115,8 @@ NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *c
 }
 
 /*
- * Distributes @bytes more such that all lanes end at the same time, each with its backlog
- * included. @part gets the bytes of each lane. Returns that time.
+ * Distributes @bytes more such that all lanes finish at the same time, including the backlog of
+ * each. @part gets the bytes of each lane. Returns that time.
  */
 NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, double bytes,
 			      double *part)
@@ -144,8 +145,8 @@ NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, do
 	return end;
 }
 
-/* Finds the smallest whole numbers up to @most that are about in proportion to @part; 0 where a
- * part is next to nothing. */
+/* Finds the smallest whole numbers up to @most that are approximately in proportion to @part; 0 for
+ * a part that is almost nothing. */
 static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *weights)
 {
 	double largest = 0, best = HUGE_VAL;
@@ -173,9 +174,9 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
 }
 
 /*
- * How much time would a better division save, as a part of the whole? For @bytes more, compared
- * with the present weights; with 0, for the queued units. Gains from rounding to whole units do not
- * count.
+ * Which part of the time would a better distribution save? For @bytes more, it is compared with the
+ * present weights; with @bytes 0, for the queued units. Gains that only come from rounding to whole
+ * units do not count.
  */
 NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, double bytes)
 {
@@ -196,7 +197,7 @@ NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, do
 	return end > 0 ? late / end : 0;
 }
 
-/* Takes away the place of a queued unit, which must be the last on its zone. */
+/* Takes away the place of a queued unit, which must be the last one in its zone. */
 static void unplace(struct zns_writer *w, struct job *j)
 {
 	uint64_t len = zns_align_up(j->len, w->block);
@@ -208,8 +209,9 @@ static void unplace(struct zns_writer *w, struct job *j)
 	j->lane = NULL;
 }
 
-/* The queue may end with units of the image being written that no worker has begun, with nothing
- * behind them begun either. Returns how many these are, and the first of them. */
+/* Finds units that can be distributed again: those of the image being written that are at the end
+ * of the queue and that no worker has begun, as long as nothing behind them in their zones was
+ * begun either. Returns how many there are; *first: the first of them. */
 NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 {
 	uint64_t next = 0;
@@ -220,7 +222,8 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	for (const struct job *j = w->queue.first; j; j = j->next) {
 		if (j->img != w->cur.img || j->k < w->cur.run_first)
 			continue;
-		/* the lane has left this zone, so the rest of the zone is not used any more */
+		/* the lane has already retired this zone, so the rest of the zone is not used any
+		 * more */
 		if (j->lane->wz != j->wz) {
 			n = 0;
 			continue;
@@ -235,7 +238,7 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	return n && next == w->cur.img->nr_units ? n : 0;
 }
 
-/* Takes these units out of the queue, in order, and takes their places away. */
+/* Removes these units from the queue, in order, and takes their places away. */
 NEEDS_LOCK static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 {
 	struct zns_wimage *img = w->cur.img;
@@ -305,7 +308,7 @@ void weights_look(struct zns_writer *w, bool more)
 	if (!w->tune.widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
 	w->tune.widened = false;
-	placing_begin(w); /* does not wait: `placing` was false above */
+	placing_begin(w); /* cannot wait, since `placing` was false above */
 	list = take_back(w, nr, first);
 	lanes_end_segment(w);
 	w->tune.changed = w->tune.written;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A stripe that becomes wider while it is written: other dumps have ended, and the broker gives
- * this one groups more. A new lane begins with the rate that is expected of it; weights.c deals out
- * anew what no worker has begun with.
+ * this one more groups. A new lane starts with the rate that is expected of it; weights.c
+ * distributes again what no worker has begun.
  */
 #include "writer.h"
 
-/* units of each lane that must be queued; fewer are written before a new lane is of use */
+/* so many units of each lane must be queued; with fewer, they would be written before a new lane
+ * helps */
 #define AHEAD 2
 
-/* How many lanes can be added: each has a worker of its own, and one worker is left to read
- * ahead. */
+/* How many lanes can be added: each needs a worker, and one worker is left for reading in
+ * advance. */
 NEEDS_LOCK static uint32_t room(const struct zns_writer *w)
 {
 	uint32_t most = zns_min(w->crew.max - 1, (uint32_t)ZNS_STRIPE_MAX_WIDTH);
@@ -49,7 +50,7 @@ NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_sl
 	return 0;
 }
 
-/* Gives a new lane the rate that is expected of it, until its own writes are measured. */
+/* Assumes a rate for a new lane until its own writes are measured. */
 static void expect(const struct zns_writer *w, struct lane *l, uint32_t writers)
 {
 	l->writers = writers;
@@ -85,7 +86,7 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
 		w->tune.widened = true;
 		w->stats.nr_gained++;
 		workers_widen(w);
-		/* wakes the threads that wait for room: they look at the weights */
+		/* the threads that wait for room also check the weights */
 		pthread_cond_broadcast(&w->room);
 	}
 	writer_unlock(w);
@@ -100,8 +101,8 @@ void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers)
 
 		if (l->group != group || l->writers == writers)
 			continue;
-		/* the first message about other writers changes nothing for a lane that was
-		 * measured */
+		/* the first report about other writers does not change a lane whose rate was
+		 * already measured */
 		if (l->writers || !l->samples)
 			expect(w, l, zns_max(writers, 1u));
 		l->writers = writers;

@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The writer's workers. Each takes a unit and brings it all the way: read the task's memory,
- * encrypt and hash, wait for the zone's turn, write, note that it is done. This file decides how
- * many workers there are, and how many units may wait for them.
+ * The writer's workers. Each takes a unit and does everything for it: reads the task's memory,
+ * encrypts and hashes, waits until all earlier units are written to the zone, writes, and records
+ * that the unit is done. This file decides how many workers there are, and how many units may wait
+ * for them.
  *
- * Units are placed and queued in one order, and workers take those of each zone in that order. A
- * worker that waits for a zone's turn waits for a unit that another worker has already taken. So
- * there is no deadlock, however few workers there are.
+ * Units are placed and queued in one order, and workers take those of each zone in that order. So a
+ * worker that waits for earlier units of a zone waits for units that other workers have already
+ * taken. Therefore there is no deadlock, however few workers there are.
  */
 #include <string.h>
 #include "writer.h"
 
-/* A helper uses less than 32 MiB (design.md §3): the first limit is for the workers' buffers of
- * task memory, the second for units that have bytes of their own. A few more are being filled. */
+/* A helper may use less than 32 MiB (design.md §3). The first limit is for the workers' buffers for
+ * task memory, the second for units that have buffers of their own. Some more are being filled. */
 #define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
 /*
- * Units whose memory is not read yet are addresses only. All zones of a stripe are full at about
- * the same time. The queue is long enough to keep the device busy while the broker is asked for the
- * next zones.
+ * A unit whose memory is not read yet consists of addresses only, so many can be queued. All zones
+ * of a stripe become full at about the same time; the queue is long enough to keep the device busy
+ * while the broker is asked for new zones.
  */
 #define QUEUED_PER_WORKER 16
 
 /* The unit that a worker is processing. */
 struct hand {
 	struct job *j;
-	struct lane *lane; /* the unit's lane when it was taken */
-	uint8_t *own; /* the worker's own buffer, for memory of tasks */
-	uint8_t *buf; /* where the unit's bytes are: in the unit's buffer or in the worker's */
+	struct lane *lane; /* the lane that the unit had when it was taken */
+	uint8_t *own; /* the worker's own buffer for task memory */
+	uint8_t *buf; /* where the unit's bytes are: in the unit's own buffer or in the worker's */
 	bool gathered; /* the bytes were read from a task into `own` */
 };
 
 /* ---- how many workers, how long a queue ---- */
 
-/* Each zone has one write under way. Workers beyond that read and hash the next units, for
- * whichever zone becomes free first. */
+/* How many workers are wanted. Each zone has one write under way; additional workers read and hash
+ * the next units for the zone that becomes free first. */
 static uint32_t wanted(uint32_t width)
 {
 	return zns_max(4u, width + zns_max(2u, width / 4));
@@ -60,8 +61,8 @@ static uint32_t choose_workers(const struct zns_writer_params *p)
 	return (uint32_t)zns_max(nr, (uint64_t)2);
 }
 
-/* With small zones fewer units may wait: unwritten units would fill several zones, and each of
- * those counts in the device's limits. */
+/* Limits the length of the queue. With small zones fewer units may wait, since unwritten units
+ * would be spread over several zones, each of which counts against the device's limits. */
 NEEDS_LOCK static void set_depth(struct zns_writer *w)
 {
 	w->queue.max = zns_max(4 * w->crew.wanted, zns_min(QUEUED_PER_WORKER * w->crew.wanted,
@@ -71,13 +72,14 @@ NEEDS_LOCK static void set_depth(struct zns_writer *w)
 
 /* ---- the path of a unit ---- */
 
-/* May the unit go on? 0; the writer's error; or -EAGAIN: its zone is bad. */
+/* May the unit be processed further? 0; the writer's error; or -EAGAIN: its zone has failed. */
 NEEDS_LOCK static int may_go_on(const struct zns_writer *w, const struct job *j)
 {
 	return w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
 }
 
-/* Reads the task's memory. A unit whose zone is bad is read later, when it moves. */
+/* Reads the task's memory. If the unit's zone has failed, it is read later, when the unit is
+ * moved. */
 static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;
@@ -94,7 +96,7 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	writer_lock(w);
 	if (!ret)
 		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
-	if (err->code) /* the lock is the one under which settle() reads the count */
+	if (err->code) /* locked, because settle() reads the counter under this lock */
 		writer_set_error(w, err);
 	if (!--j->img->ungathered)
 		pthread_cond_broadcast(&w->idle);
@@ -102,8 +104,8 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	return ret;
 }
 
-/* Encrypts and hashes the unit, once: a unit whose zone fails goes to the next zone in the form
- * it has. */
+/* Encrypts and hashes the unit. That is done only once: if its zone fails, the same bytes are
+ * written to the next zone. */
 static int make_ready(struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;
@@ -119,7 +121,7 @@ static int make_ready(struct hand *h, struct zns_err *err)
 	return ret;
 }
 
-/* Waits until everything before the unit is written to its zone. */
+/* Waits until everything before the unit was written to its zone. */
 static int wait_turn(struct zns_writer *w, struct job *j)
 {
 	int ret;
@@ -162,8 +164,8 @@ static int write_unit(struct zns_writer *w, struct hand *h, struct zns_err *err)
 
 /* ---- the end of a unit ---- */
 
-/* The zone is bad, and the unit needs a new place. The unit keeps the buffer with its bytes, and
- * the worker gets a new one. */
+/* Called when the unit's zone has failed, so the unit needs a new place. The unit keeps the buffer
+ * with its bytes, and the worker gets a new buffer. */
 NEEDS_LOCK static int orphan(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	if (h->gathered && !h->j->data) {
@@ -201,7 +203,7 @@ NEEDS_LOCK static int written(struct zns_writer *w, struct job *j)
 	return 0;
 }
 
-/* @ret: 0, or the error at which the unit stopped. */
+/* Called at the end of a unit. @ret: 0, or the error at which it stopped. */
 NEEDS_LOCK static void end(struct zns_writer *w, struct hand *h, int ret, struct zns_err *err)
 {
 	if (ret == -EAGAIN && !err->code)
@@ -272,7 +274,7 @@ NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *e
 	for (; nr; nr--, w->crew.nr++) {
 		int ret = pthread_create(&w->crew.thread[w->crew.nr], NULL, worker, w);
 
-		/* two workers will do, only slower: a container's limit of tasks may be near */
+		/* two workers are enough, only slower; the container may have a limit of tasks */
 		if (ret && w->crew.nr >= 2)
 			return 0;
 		if (ret)
@@ -281,7 +283,7 @@ NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *e
 	return 0;
 }
 
-/* Call when lanes, unit and the caller's parameters are known, and no worker runs yet. */
+/* To be called when lanes, unit and the caller's parameters are known, before any worker runs. */
 int workers_init(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
 	uint32_t nr = choose_workers(p);
@@ -299,7 +301,7 @@ void workers_widen(struct zns_writer *w)
 	uint32_t more = zns_min(wanted(w->lanes.nr), w->crew.max);
 
 	if (more > w->crew.nr)
-		/* if they cannot be had, the dump is only slower */
+		/* if they cannot be started, the dump is only slower */
 		start(w, more - w->crew.nr, NULL);
 	else
 		set_depth(w);

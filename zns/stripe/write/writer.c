@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Makes and frees a writer, and answers questions about it. See zns/writer.h. */
+/* Creates and frees a writer, and returns its figures. See zns/writer.h. */
 #include "writer.h"
 
-#define SMALL_DUMP MIB(8) /* bytes; for a smaller dump huge pages cost more than they save */
+#define SMALL_DUMP MIB(8) /* for a dump with fewer bytes, huge pages cost more than they save */
 
 static int start(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
@@ -148,7 +148,7 @@ void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out)
 {
 	writer_lock(w);
 	*out = w->stats;
-	/* small images have gaps between them, which are written too */
+	/* the gaps between small images are written too, but do not count */
 	out->written = zns_min(out->written, out->bytes);
 	out->nr_images = w->images.nr;
 	out->nr_zones = w->zones.nr;

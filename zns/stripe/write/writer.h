@@ -2,16 +2,17 @@
 #ifndef ZNS_WRITE_WRITER_H
 #define ZNS_WRITE_WRITER_H
 /*
- * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way
- * (`make lint` checks it):
+ * Internals of the striping writer. Each file is a part with a struct of its own. Parts only call
+ * parts on the lines below theirs (`make lint` checks that):
  *
- *   feed, compose, named, as_is  what callers do: bytes enter, images are made of others
- *   finish, widen           the dump ends, the stripe gets wider
- *   pack, enqueue, workers  a unit waits for room, gets a place, is queued, read, hashed, written
- *   audit, repair, weights  what moves units that have a place already
- *   lanes, rescue           places; copies of what a failed zone held
- *   zones, image, queue     zones from the broker; segments and checksums; units that wait
- *   io, pool, state         bytes in and out; buffers; the lock and the first error
+ *   feed, compose, named, as_is  called from outside: feed bytes, compose images of others
+ *   finish, widen                end of the dump; a stripe that becomes wider
+ *   pack, enqueue, workers       a unit waits for room, gets a place, is queued, read, hashed,
+ *                                written
+ *   audit, repair, weights       change the places of units
+ *   lanes, rescue                places of units; bytes that a failed zone held
+ *   zones, image, queue          zones from the broker; segments and checksums; waiting units
+ *   io, pool, state              transfers; buffers; the lock and the first error
  */
 #include "enqueue.h"
 #include "image.h"
@@ -33,26 +34,27 @@ struct zns_writer {
 	/* These do not change while the writer exists. */
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
-	const struct zns_crypt *crypt; /* NULL: units are not encrypted, or they come encrypted */
-	/* the manifest of an encrypted checkpoint whose units are written as they are; NULL:
-	 * this is a new checkpoint */
+	const struct zns_crypt *crypt; /* NULL: units are not encrypted, or come encrypted */
+	/* the manifest of a checkpoint from elsewhere whose units are written unchanged; NULL: a
+	 * new checkpoint */
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
 	uint32_t unit, block;
-	uint32_t zone_mibps; /* rate of one zone that is written alone; 0: not known */
+	uint32_t zone_mibps; /* rate of one zone that is written alone, MiB/s; 0: not known */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
 			struct zns_err *err);
 	void *arg;
 
-	/* the manifest's tag, once it is written; only zns_writer_finish uses it */
+	/* the manifest's seal, once it is written; only used by zns_writer_finish */
 	uint8_t seal[ZNS_TAG_BYTES];
 	_Atomic bool crowded; /* use short commands, see zns_writer_crowded */
-	pthread_mutex_t lock; /* only writer_lock() takes it */
-	pthread_cond_t work; /* the queue is not empty, or workers shall stop */
-	/* there is room for units, or weights may have to change: threads that feed images
-	 * wait for it */
+	pthread_mutex_t lock; /* only taken by writer_lock() */
+	pthread_cond_t work; /* signalled when the queue is not empty, or workers shall stop */
+	/* signalled when there is room for units, or weights may have to change; the threads that
+	 * feed images wait for it */
 	pthread_cond_t room;
-	pthread_cond_t idle; /* a job ended: settle() and zns_writer_finish() wait for it */
+	/* signalled when a job has ended; settle() and zns_writer_finish() wait for it */
+	pthread_cond_t idle;
 
 	struct zns_err err GUARDED; /* the first error; later ones do not replace it */
 	bool stop GUARDED;
@@ -76,10 +78,11 @@ struct zns_writer {
 void writer_wake(struct zns_writer *w) NEEDS_LOCK;
 /* Sets the writer's error unless it has one, and wakes every thread. */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
-/* As writer_set_error(), and returns the writer's error. */
+/* Like writer_set_error(), and returns the writer's error. */
 int writer_fail(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
-int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK; /* "no memory WHAT" */
-/* Returns @ret. If that is an error, *err gets the writer's own. */
+/* fails with "no memory WHAT" */
+int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK;
+/* Returns @ret. If that is an error, copies the writer's error to *err. */
 int writer_tell(struct zns_writer *w, int ret, struct zns_err *err) NEEDS_LOCK;
 
 #endif

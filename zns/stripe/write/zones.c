@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The zones of a dump: asked for, left when they are full, given up when they fail. A full zone is
- * replaced by another one of the same group (design.md §5).
+ * The zones of a dump: requested from the broker, retired when they are full, and replaced when
+ * they fail. A full zone is replaced by another one of the same group (design.md §5).
  */
 #include <string.h>
 #include "writer.h"
@@ -13,8 +13,8 @@ uint64_t zones_room(const struct wzone *wz)
 	return wz && !wz->bad ? wz->slot.capacity - wz->pos : 0;
 }
 
-/* Lists retired zones whose writes have all ended, each once. Those that failed are reported as
- * bad. */
+/* Lists retired zones whose writes have all ended, each once. Those that failed are left out, since
+ * they are reported as bad. */
 static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 {
 	struct wzone **p = &w->zones.retired;
@@ -33,8 +33,8 @@ static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 	return nr;
 }
 
-/* Asks the broker once. It may have to reset zones first; the workers go on meanwhile. @told:
- * the number of bad zones that the broker knows of. */
+/* Asks the broker once. The broker may have to reset zones first; workers continue meanwhile.
+ * *told: how many bad zones this request has reported. */
 NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t need,
 			       const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
 			       uint32_t *told, struct zns_err *err)
@@ -43,7 +43,8 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t ne
 	uint32_t bad[MAX_BAD];
 	int ret;
 
-	memcpy(bad, w->zones.bad, sizeof(bad)); /* another zone may fail while the broker answers */
+	/* copied, since another zone may fail while the broker answers */
+	memcpy(bad, w->zones.bad, sizeof(bad));
 	wish.bad = bad;
 	wish.nr_bad = *told = w->zones.nr_bad;
 	writer_unlock(w);
@@ -53,9 +54,9 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, uint64_t ne
 }
 
 /*
- * Asks for a zone until there is one. After -EBUSY the limits are used up, perhaps by zones that
- * lanes have left but not yet written to their end. Everything placed there is queued, so one of
- * them will be finished; it is given back then.
+ * Asks for a zone until there is one. -EBUSY means that the limits are used up, perhaps by retired
+ * zones with unwritten data. Everything in these is queued, so one of them will be completed, and
+ * is given back with the next request.
  */
 NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, uint64_t need,
 			  struct zns_zone_slot *out, struct zns_err *err)
@@ -66,9 +67,9 @@ NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, uint64_t need,
 	while (ret == -EBUSY && !w->err.code) {
 		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
 		/*
-		 * A zone that failed meanwhile no longer counts once the broker knows of it, so it
-		 * helps as much as a finished one. During a repair nothing is written, so a wait
-		 * for finished zones would never end.
+		 * A zone that failed meanwhile does not count any more once the broker knows about
+		 * it, so it helps as much as a completed one. During a repair nothing is written,
+		 * so waiting for completed zones would never end.
 		 */
 		while (!nr && told == w->zones.nr_bad && w->zones.retired && !w->zones.repairing &&
 		       !w->err.code) {
@@ -150,7 +151,7 @@ void zones_retire(struct zns_writer *w, struct wzone *z)
 }
 
 /* Gets a zone with room for @need bytes. The broker may grant a zone that an earlier checkpoint has
- * partly filled: if it is too full, the next one is asked for, until an empty one comes. */
+ * partly filled; if it has not enough room, the next one is requested, until an empty one comes. */
 struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy)
 {
 	uint64_t capacity = 0;
@@ -164,9 +165,9 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 		capacity = z->slot.capacity;
 		zones_retire(w, z);
 		if (need > capacity)
-			break; /* an empty zone would not be long enough either */
+			break; /* even an empty zone would be too small */
 	}
-	/* only a manifest can be longer than a unit: it has a checksum for each */
+	/* only a manifest can be longer than a unit: it has a checksum for each unit */
 	zns_fail(&err, -EFBIG,
 		 "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
 		 (unsigned long long)need, (unsigned long long)capacity,
@@ -178,14 +179,14 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 bool zones_is_fault(int code)
 {
 	switch (code) {
-	case -EINVAL: /* an error of this program */
+	case -EINVAL: /* a mistake in this program */
 	case -EBADF:
 	case -ENOMEM:
 	case -EBADE: /* another host has reserved the device */
 	/* the file system that holds the store is full, or the store's file was replaced */
 	case -EDQUOT:
 	case -ESTALE:
-	case -ETOOMANYREFS: /* the device's limits are reached: no other zone would do better */
+	case -ETOOMANYREFS: /* the device's limits are reached, so another zone would not help */
 	case -EOVERFLOW:
 		return false;
 	default:
