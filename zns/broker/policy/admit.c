@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Admission of a dump: its request, the ceilings, the reservation, the lease. */
+/* Admission of a dump: checks its request against the limits, and makes the reservation and the
+ * lease. */
 #include <string.h>
 #include "policy.h"
 #include "zns/layout.h"
 
 #define WAIT_S 60
-#define SMALL_UNITS 16 /* units for each zone: a dump with fewer is given fewer zones */
+#define SMALL_UNITS 16 /* a dump with fewer units per zone is given fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
@@ -55,17 +56,18 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 	return 0;
 }
 
-/* A rate that the device cannot give even when idle is refused in every mode. */
+/* Refuses, in every mode, a rate that the device cannot give even when it is idle. */
 static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	uint32_t groups = 0, budget = budget_device(d), max, i, k, bound;
 
 	if (on_disk(d)) {
 		a->needed = 1;
-		a->separate = false; /* a disk has one group, so nothing can be separated there */
+		/* a disk has only one group, so metadata cannot be separated */
+		a->separate = false;
 		/*
 		 * The rate of a disk was measured once and may be wrong. So a dump in mode share is
-		 * admitted at the rate that is left, with a note.
+		 * admitted nevertheless, at the rate that is left, with a note.
 		 */
 		return a->qos <= d->zone_mibps || a->mode == ADM_SHARE ?
 			       0 :
@@ -83,7 +85,7 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 				break;
 		groups += k < d->groups[i].nr_zones;
 	}
-	/* A segment has no more extents than this. */
+	/* A segment cannot have more extents than this. */
 	budget = zns_min(budget, 256u);
 	max = zns_alloc_max_qos(groups, budget, budget, d->zone_mibps);
 	bound = zns_min(groups, budget);
@@ -108,7 +110,8 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	return 0;
 }
 
-/* The administrator's limits for this container hold whatever the device could give. */
+/* Applies the administrator's limits for this container, which hold whatever the device could
+ * give. */
 static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	const struct zns_tenant *t = &a->tenant;
@@ -147,8 +150,8 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 }
 
 /*
- * A dump of few units cannot use many zones. A dump of very few units shares a pack zone (design.md
- * §4).
+ * Limits the zones of a small dump: with few units it cannot use many zones. A dump of very few
+ * units shares a pack zone (design.md §4).
  */
 static void check_size(const struct znsd *d, struct dump_ask *a)
 {
@@ -166,8 +169,8 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 }
 
 /*
- * A dump in a pack zone reserves no groups. A container that also does normal I/O keeps its
- * reservation for that I/O.
+ * Does the dump reserve its groups? A dump in a pack zone does not. The reservation of a container
+ * that also does normal I/O is kept for that I/O.
  */
 static bool reserves(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
@@ -183,7 +186,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 	l->dump.has_parent = q->has_parent;
 	if (q->has_parent)
 		memcpy(l->dump.parent, q->parent.data, ZNS_UUID_LEN);
-	if (q->has_join) { /* a joined checkpoint keeps its parent */
+	if (q->has_join) { /* a checkpoint that is joined keeps its parent */
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->join.data);
 
 		l->dump.has_parent = k->has_parent;
@@ -192,7 +195,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 	}
 }
 
-/* The lease's groups and their weights. */
+/* Stores the groups and their weights in the lease. */
 static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *a,
 			const struct choice *ch)
 {
@@ -200,15 +203,15 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 
 	l->dump.nr_meta = ch->nr_meta;
 	l->dump.width = l->nr_groups = ch->width + ch->nr_meta;
-	if (on_disk(d)) /* streams into its only group */
+	if (on_disk(d)) /* on a disk the width is a number of streams into its only group */
 		l->nr_groups = 1;
 	l->groups = znsd_alloc(l->nr_groups * sizeof(*l->groups));
 	memcpy(l->groups, ch->order, l->nr_groups * sizeof(*l->groups));
 	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
 	for (i = 0; i < l->nr_groups; i++)
 		l->dump.weights[i] = 1;
-	/* Was the dump admitted without sharing? True if no other lease uses these groups now, even
-	 * if another container has reserved them. */
+	/* Was the dump admitted without sharing? That is so if no other lease uses these groups
+	 * now, even if another container has reserved them. */
 	if (a->mode == ADM_SHARE)
 		zns_alloc_weights(ch->gs, ch->order, l->nr_groups - ch->nr_meta, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)
@@ -248,7 +251,8 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.expected = a->expected;
 	l->dump.most = a->most;
 	l->dump.waits_ns =
-		/* a new dump counts as waiting for its zones until its writer reports progress */
+		/* until its writer reports progress, a new dump counts as one that is limited by
+		 * its zones */
 		zns_mono_ns();
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
@@ -266,10 +270,11 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 }
 
 /*
- * A runtime freezes the container before criu asks for admission. To keep a frozen container from
- * waiting, the runtime asks first and hands the lease over to criu: the checkpoint's id is the
- * ticket. If the lease has ended meanwhile, the dump is admitted like any other. Leases for an
- * import or a flattening are never handed over: their checkpoint exists already.
+ * Hands a lease over to criu. A runtime freezes the container before criu asks for admission. So
+ * that a frozen container need not wait, the runtime asks for admission before that, and criu takes
+ * over the lease; the checkpoint's id is the ticket. If the lease has ended meanwhile, the dump is
+ * admitted like any other. Leases for an import or a flattening are never handed over, since their
+ * checkpoint already exists.
  */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
 			      const struct dump_ask *a)
@@ -299,7 +304,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	return l;
 }
 
-/* Checks the checkpoint that the new images shall join. */
+/* Checks the checkpoint that the new images will join. */
 static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;
@@ -337,7 +342,7 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	int ret;
 
 	ret = parse(q, a, err);
-	if (on_disk(d)) /* a dump that may continue a zone writes small units */
+	if (on_disk(d)) /* on a disk: a dump that may continue a zone writes small units */
 		a->min_room = ZNSD_UNIT_MIN;
 	if (!ret)
 		ret = encryption_check(d, q, err);
@@ -361,8 +366,8 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 }
 
 /*
- * Refuses what cannot fit on a disk, before it is written and then refused. Pages that a memory
- * context has on zones are not written again, so next to one nothing is known.
+ * Refuses a dump that cannot fit on a disk now rather than after it was written. Not if a memory
+ * context exists: its pages on zones are not written again, so the size is not known.
  */
 static int check_fits(const struct znsd *d, const ZnsPb__DumpBegin *q, const struct dump_ask *a,
 		      struct zns_err *err)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Takes blocks for the zones that dumps get next, if the store is a file with holes
- * (zns_dev_allocate). A run of zones costs as little as one. All dumps draw from one run, as they
- * draw from one list of empty zones. The broker does it, not a writer, since it outlives a writer
- * that is killed. A broker that is killed leaves at most one run: its blocks go back when the zones
- * have been used and reset.
+ * Allocates blocks for the zones that dumps get next, if the store is a sparse file
+ * (zns_dev_allocate). Blocks for a run of zones cost as little time as for one zone. All dumps get
+ * zones from the same run, as they get them from the same list of empty zones. The broker does this
+ * instead of the writers, because it can free unused blocks if a writer is killed. If the broker is
+ * killed, the blocks of at most one run stay allocated until the zones have been used and reset.
  */
 #include "policy.h"
 
 #define AHEAD_MAX MIB(64)
-#define AHEAD_MIN MIB(4) /* for less, the time that is saved is not worth a call */
+#define AHEAD_MIN MIB(4) /* for less, the time saved is not worth a system call */
 
-/* What is left of the run goes back. */
+/* Frees the blocks of the rest of the run. */
 void ahead_end(struct znsd *d)
 {
 	struct policy *p = d->policy;
@@ -44,8 +44,8 @@ void ahead_let_go(struct znsd *d, const struct lease *l)
 	ahead_end(d);
 }
 
-/* How many zones of the run are for @l, which has announced how much it writes, or nothing. It may
- * write more than that: what a live dump copies again, and its manifest. */
+/* How many zones the run should have for @l, depending on the size that the dump has announced, if
+ * any. It may write more than that: what a live dump copies again, and its manifest. */
 static uint32_t wanted(const struct znsd *d, const struct lease *l)
 {
 	const uint64_t each = d->dev->geo.zone_capacity;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Counts the zones that may be open and active, and the limits of a tenant's running dumps. */
+/* Counts the zones that may be open and active, and computes what is left of a tenant's limits. */
 #include <string.h>
 #include "policy.h"
 
 /*
- * The least number of pack zones that may be written at once. A dump does more than write, so
- * several dumps make progress together even on one die.
+ * The least number of pack zones that may be written at once. A dump does not write all the time,
+ * so several dumps make progress together even on one die.
  */
 #define PACKS_MIN 4u
-#define DISK_PACKS 16u /* on an ordinary disk, where a zone is small */
-/* normal I/O opens zones without asking the broker, so the count is renewed after this time */
+#define DISK_PACKS 16u /* the same on an ordinary disk, where zones are small */
+/* programs that do normal I/O open zones without asking the broker, so the count is updated after
+ * this time */
 #define IO_LOOK_NS 1000000000ull
 
 uint32_t budget_device(struct znsd *d)
@@ -27,7 +28,8 @@ uint32_t budget_device(struct znsd *d)
 	return n;
 }
 
-/* Zones of normal I/O that count as open: one for each of its groups, or as many as are active. */
+/* How many zones of normal I/O count as open: one for each of its groups, or as many as are active
+ * if that is more. */
 static uint32_t io_zones(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns();
@@ -122,8 +124,8 @@ uint32_t pack_leases(const struct znsd *d)
 	return n;
 }
 
-/* The limit is a compromise: a burst of small dumps must not take every zone, and must not leave
- * hundreds of zones partly filled. */
+/* The largest number of pack zones that may be written at once. A compromise: a burst of small
+ * dumps should neither use up all zones nor leave hundreds of them partly filled. */
 uint32_t pack_limit(struct znsd *d)
 {
 	return zns_max(1u, zns_min(zns_max(d->nr_groups, on_disk(d) ? DISK_PACKS : PACKS_MIN),

@@ -6,9 +6,11 @@
 #include "policy.h"
 #include "zns/layout.h"
 
-#define WIDTH_MAX 256u /* extents of a segment */
-#define DISK_STREAMS 8u /* several writes under way make a disk fast */
-#define OTHERS (1u << 24) /* ranks behind every group that the container has reserved */
+#define WIDTH_MAX 256u /* most extents of a segment */
+#define DISK_STREAMS 8u /* writes in parallel on a disk, which make it fast */
+/* added to the reservations of a group so that it ranks behind all groups that the container has
+ * reserved */
+#define OTHERS (1u << 24)
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
 {
@@ -19,7 +21,8 @@ const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dum
 	return r && !r->explicit_ ? r : NULL;
 }
 
-/* A dump that shares avoids the groups that a waiting dump will get, if there are others. */
+/* If possible, removes from @order the groups that a waiting dump will get, because a dump that
+ * shares can use others. */
 static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order,
 			   uint32_t found)
 {
@@ -42,8 +45,8 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 
 	memcpy(gs, ch->gs, d->nr_groups * sizeof(*gs));
 	for (i = 0; i < d->nr_groups; i++) {
-		/* A container keeps its own groups, even shared ones: all other groups rank behind
-		 * them. */
+		/* A container keeps its own groups, even if others share them: all other groups
+		 * rank behind these. */
 		if (own && !reserved_by(own, i))
 			gs[i].nr_reservations += OTHERS;
 		if (a->mode != ADM_SHARE && !rate_one_domain(d) &&
@@ -54,7 +57,7 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 	return a->mode == ADM_SHARE ? leave_held(d, own, ch->order, n) : n;
 }
 
-/* The rate of the first @n groups together, in MiB/s, each at its fair share. */
+/* The rate of the first @n groups together in MiB/s, where each group gives its fair share. */
 static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -78,8 +81,8 @@ static int busy(struct choice *ch, const char *fmt, ...)
 }
 
 /*
- * Of the @more zones @own are active already. If the rest exceed the active limit, parked zones are
- * finished first.
+ * Are @more active zones possible? @own of them are active already. If the rest exceeds the limit,
+ * parked zones are finished first.
  */
 static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
 {
@@ -94,8 +97,8 @@ static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32
 		    excess, d->dev->geo.max_active);
 }
 
-/* A small dump gets the fullest pack zone that holds all of it, preferably in an idle group. Else
- * it gets a new zone. */
+/* Chooses for a small dump the fullest pack zone that has room for all of it, preferably in an idle
+ * group; if there is none, a new zone. */
 static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
 		       uint32_t left)
 {
@@ -134,8 +137,9 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
 }
 
-/* A small dump on a disk gets one place that holds all of it. If there is none, it gets places one
- * by one as it writes, and writes small units if empty zones do not hold all of it. */
+/* Chooses for a small dump on a disk one place that has room for all of it. If there is none, the
+ * dump gets places one by one as it writes, and if empty zones have no room for all of it either,
+ * it writes small units. */
 static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 				uint32_t found)
 {
@@ -156,7 +160,7 @@ static int choose_small_on_disk(struct znsd *d, const struct dump_ask *a, struct
 	return 0;
 }
 
-/* Without sharing, a dump is granted all that it asks for, or is not admitted now. */
+/* Without sharing: grants a dump everything that it asks for, or does not admit it now. */
 static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			 uint32_t found, uint32_t left)
 {
@@ -185,7 +189,8 @@ static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice
 	return 0;
 }
 
-/* Orders the groups fairly for all running dumps. Returns how many of them to take. */
+/* Sorts the groups such that all running dumps get fair shares. Returns how many of the groups to
+ * take. */
 static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			    uint32_t found, uint32_t most)
 {
@@ -202,7 +207,8 @@ static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct cho
 				a->needed, most, first, ceiling_share(d), ch->order, found);
 }
 
-/* With sharing, groups are added until their fair shares sum to the rate or a limit is reached. */
+/* With sharing: adds groups until the dump's fair shares of them sum up to the rate, or a limit is
+ * reached. */
 static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
 			uint32_t left)
 {
@@ -260,7 +266,8 @@ static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice 
 	return 0;
 }
 
-/* The group of the last checkpoint's metadata images; ZNSD_NONE: there is none. */
+/* The group that has the metadata images of the container's last checkpoint; ZNSD_NONE: there is
+ * none. */
 static uint32_t last_metadata_group(const struct znsd *d, const struct dump_ask *a)
 {
 	size_t i = zns_store_nr_checkpoints(d->store);
@@ -281,8 +288,8 @@ static void set_apart(struct znsd *d, const struct dump_ask *a, struct choice *c
 	uint32_t meta = 0, n, i, last = last_metadata_group(d, a);
 	enum zns_apart apart;
 
-	/* Of equal groups the last one in the order is taken, so the group of the last checkpoint
-	 * goes there. */
+	/* Of equal groups, the last one in the order becomes the one for metadata. So move the
+	 * group of the last checkpoint to the end. */
 	for (i = 0; i + 1 < found; i++) {
 		if (ch->order[i] != last)
 			continue;
@@ -311,7 +318,7 @@ static uint32_t own_parked(const struct znsd *d, const struct dump_ask *a, const
 	return n;
 }
 
-/* On a drive that is one domain, only promised rates count. */
+/* On a drive where all zones share all dies (one domain), only promised rates are counted. */
 static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
 	char why[sizeof(ch->why)];
@@ -325,9 +332,9 @@ static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice
 }
 
 /*
- * Can zones become free without a removal? Only a writer, or the last reader of a removed
- * checkpoint, can give one back. A reader of a checkpoint that stays gives nothing back; the lease
- * that flattens one is such a reader.
+ * Can zones become free without a removal? Only if there is a writer, or a reader of a removed
+ * checkpoint, whose zones can be freed when it ends. A reader of an existing checkpoint frees
+ * nothing when it ends; that includes a lease that flattens one.
  */
 static bool zones_may_come(const struct znsd *d)
 {
@@ -343,8 +350,8 @@ static bool zones_may_come(const struct znsd *d)
 }
 
 /*
- * On a disk a dump gets streams, and each stream writes one zone at a time. Half of the last zone
- * of each stream is lost on average. So a dump has no more streams than disk_stream_min() allows.
+ * Chooses the number of streams on a disk. Each stream writes one zone at a time, and on average
+ * half of its last zone is wasted. So a dump has no more streams than disk_stream_min() allows.
  */
 static int choose_disk(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
@@ -393,7 +400,7 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 	if (a->small) {
 		ret = on_disk(d) ? choose_small_on_disk(d, a, ch, found) :
 				   choose_pack(d, a, ch, found, left);
-		/* Pack zones have room, but not enough for this dump. */
+		/* There are pack zones with room, but not enough for this dump. */
 		return ret == -EBUSY && !found && !ch->room && !zones_may_come(d) ?
 			       device_full(d, err) :
 			       ret;
@@ -413,8 +420,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 }
 
 /*
- * Zones that a compaction writes count as free. The compaction must let go of them before they are
- * given out. It does so at its next step.
+ * Zones that a compaction writes count as free. They are granted after the compaction has given
+ * them up, which it does at its next step.
  */
 int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err)
 {
@@ -435,7 +442,7 @@ int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, s
 	return ret;
 }
 
-/* Marks the groups that a waiter will get. Dumps that have a choice avoid them meanwhile. */
+/* Marks the groups that a waiting dump will get, so that dumps which can use others avoid them. */
 void choose_hold(struct znsd *d, const struct dump_ask *a)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint
- * at a time. A record with the new places then replaces the old record. This file limits the
- * client: which zones it gets, when it waits or gives up for others, and which bytes its record may
- * name. Zones without live data are reset like all garbage, once nobody reads them.
+ * at a time, and then replaces the checkpoint's record by one with the new places. This file limits
+ * the client: which zones it gets, when it must wait or give up for others, and which bytes its
+ * record may name. Zones without live data are then reset like all garbage, once nobody reads them.
  */
 #include <string.h>
 #include "policy.h"
 
-#define WAIT_MS 20 /* between two looks whether the groups are idle */
+#define WAIT_MS 20 /* interval at which a waiting compaction checks whether the groups are idle */
 
 int compact_begin(struct znsd *d, const struct holder *who, const ZnsPb__CompactBegin *q,
 		  struct chain *chain, struct zns_err *err)
@@ -65,9 +65,7 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
 		 struct zns_err *err)
 {
-	/*
-	 * With a need of 0 the search would follow the rules for a dump, which may have more zones.
-	 */
+	/* Without a need, the search would apply the rules for a dump, which may get more zones. */
 	struct wish w = { .l = l,
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
@@ -93,8 +91,8 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 		return zns_fail(err, -ENOSPC,
 				"no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
-	/* A compaction opens one more zone only if that place within the limit of open zones is not
-	 * promised to a dump. */
+	/* A compaction may open a further zone only if the limit of open zones leaves one that is
+	 * not promised to a dump. */
 	if (budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use",
 				budget_total(d), d->reg.path);
@@ -104,11 +102,11 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 	return ret;
 }
 
-/* ---- giving way ---- */
+/* ---- priority of others ---- */
 
 /*
- * A compaction gives way to a yielding lease that read or wrote within this time. One yielding
- * lease never gives way to another.
+ * A compaction waits for a yielding lease that has read or written within this time. A yielding
+ * lease never waits for another yielding lease.
  */
 #define YIELDING_WORKS_NS 200000000ull
 
@@ -145,7 +143,7 @@ bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_who
 	return false;
 }
 
-/* Has a dump a promise on the group? Then the group is not shared by weight. */
+/* Has the group a dump with promised bandwidth? Then it is not shared by weight. */
 static bool group_promised(const struct znsd *d, uint32_t group)
 {
 	for (const struct lease *l = d->leases; l; l = l->next)
@@ -165,7 +163,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	l->bytes = q->bytes;
 	l->total = q->total;
 	l->seen_ns = zns_mono_ns();
-	weight_note(l, 2 * q->bytes); /* read, and written */
+	weight_note(l, 2 * q->bytes); /* counted twice, since the bytes are both read and written */
 	if (d->policy->compact_yield && leases_yielding(d))
 		return zns_fail(err, -ECANCELED,
 				"a dump needs the zones that this compaction writes");
@@ -188,7 +186,8 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 
 /* ---- commit ---- */
 
-/* The record may name bytes of the old record, or bytes that this lease wrote. */
+/* Checks one zone use of the new record: it may name bytes of the old record, or bytes that this
+ * lease wrote. */
 static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now,
 		     const ZnsPb__ZoneUse *u, struct zns_err *err)
 {
@@ -199,7 +198,7 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 		for (i = 0; i < now->n_zones; i++) {
 			const ZnsPb__ZoneUse *o = now->zones[i];
 
-			/* bytes that other records may name as well are not moved */
+			/* a part that other records may refer to as well must not be moved */
 			if (o->has_memory || u->has_memory ?
 				    zns_use_shares(o, u) && u->len == o->len && !u->start :
 				    o->zone == u->zone && u->start >= o->start &&
@@ -254,7 +253,8 @@ static bool among(const uint32_t *v, size_t nr, uint32_t x)
 	return false;
 }
 
-/* Sets the groups of its zones: first those of the old record, in their order. */
+/* Sets the groups of the new record: first those of the old one that it still uses, in their
+ * order. */
 static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb__Checkpoint *k,
 		       uint32_t *groups)
 {
@@ -290,7 +290,7 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q, 
 		ret = check_record(d, l, now, q, err);
 	if (ret)
 		return ret;
-	/* Only the zone uses come from the client. All other fields stay as they were. */
+	/* Take only the zone uses from the client; all other fields stay as they were. */
 	k.zones = q->zones;
 	k.n_zones = q->n_zones;
 	k.manifest = q->manifest;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A controller or a link may make a device slower than the sum of its groups. There a dump with
- * groups of its own has its rate only if all promises together stay below the device's rate. The
- * rest belongs to the dumps that share. None of them may go faster than its max-min fair share of
- * the rest.
+ * A device may be slower than the sum of its groups, because of its controller or link. Then a dump
+ * with groups of its own gets its promised rate only if the sum of all promises stays below the
+ * device's rate. What the promises leave is for the dumps that share. Each of them is limited to
+ * its max-min fair share of that.
  */
 #include "policy.h"
 
@@ -37,7 +37,7 @@ static bool shares(const struct lease *l)
 	return lease_admitted(l) && !l->dump.promised;
 }
 
-/* The dump's request, limited by the rate of its zones. */
+/* The rate that the dump asked for, limited by the rate of its zones. */
 static double want_of(const struct znsd *d, const struct lease *l)
 {
 	return zns_max(1.0,
@@ -50,9 +50,9 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * First each dump gets its part of what it asked for. The rest is divided by weight, up to the rate
- * of each dump's zones. There is a limit only if all dumps together could write more than the
- * device can.
+ * Returns the limit of one dump. First each dump gets the rate that it asked for, as far as
+ * possible. The rest is divided by weight, up to the rate of each dump's zones. There is a limit
+ * only if all dumps together could write more than the device.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {

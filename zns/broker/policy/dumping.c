@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A running dump gets zones, one after the other, and commits its record. */
+/* Gives zones to a running dump, one after the other, and commits its record. */
 #include <string.h>
 #include "policy.h"
 #include "zns/layout.h"
 
 /*
- * The writer reports bad zones and zones that it has finished with. Both are closed, which makes
- * room below the open limit.
+ * Records zones that the writer has reported as bad or as done. Both are closed, so that they no
+ * longer count against the open limit.
  */
 static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
 {
@@ -15,7 +15,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 
 	for (i = 0; i < nr; i++) {
 		lz = lease_zone_find(l, zones[i]);
-		/* a zone that was reported as finished may turn bad later */
+		/* a zone that was reported as done may turn bad later */
 		if (!lz || lz->bad || (lz->done && !bad))
 			continue;
 		if (bad) {
@@ -31,7 +31,8 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 	}
 }
 
-/* @all: also zones that are full, which only their own writer may change. */
+/* Updates the table for the zones of a lease. @all: also for full zones, whose state only their own
+ * writer can change. */
 static int refresh_lease(struct znsd *d, struct lease *l, bool all, struct zns_err *err)
 {
 	uint32_t i;
@@ -59,7 +60,7 @@ static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
 	return false;
 }
 
-/* Takes the pack zone that was granted with the admission. */
+/* Returns the pack zone that was granted with the admission, if it is not used yet. */
 static uint32_t claimed_zone(const struct znsd *d, const struct wish *w, uint32_t group)
 {
 	uint32_t zone = w->l->dump.claimed;
@@ -82,7 +83,7 @@ static bool free_but_promised(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* As zone_search(). On a disk the place that was found in a zone becomes the lease's. */
+/* Like zone_search(). If on a disk a place within a zone was found, the lease gets it. */
 static uint32_t search_for_dump(struct znsd *d, struct wish *w, uint32_t group)
 {
 	struct space s = { .zone = ZNSD_NONE };
@@ -137,7 +138,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	return 0;
 }
 
-/* The bytes of a zone that this dump may still write. */
+/* How many bytes of a zone this dump may still write. */
 static uint64_t zone_room(const struct znsd *d, const struct lease *l, uint32_t zone)
 {
 	const struct lease_zone *lz = lease_zone_find(l, zone);
@@ -181,7 +182,7 @@ static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
 	return false;
 }
 
-/* The new record must name all bytes that the joined checkpoint has. */
+/* Checks that the new record names all bytes that the joined checkpoint has. */
 static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k,
 			const ZnsPb__Checkpoint *old, struct zns_err *err)
 {
@@ -204,7 +205,7 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k,
 	return 0;
 }
 
-/* The record may name only bytes that this lease was given and has written. */
+/* Checks that the record names only bytes that this lease was granted and has written. */
 static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k,
 			struct zns_err *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The broker's part in encryption. It never has a key. It tells clients whether the device wants
- * encrypted checkpoints, and with which key. It refuses dumps and records that are encrypted
- * otherwise.
+ * The broker's part in encryption. It never has a key. It tells clients whether the device requires
+ * encrypted checkpoints, and with which key, and refuses dumps and records that do not comply.
  */
 #include <string.h>
 #include "policy.h"
@@ -16,8 +15,8 @@ const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
 }
 
 /*
- * The greeting tells a client which encryption the device wants. The client may not have looked, or
- * the device's answer may have changed since.
+ * Checks the encryption that a dump announces. The client was told at its first request what the
+ * device requires, but it may have ignored that, or it may have changed since.
  */
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
@@ -39,8 +38,8 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 }
 
 /*
- * An imported checkpoint that stays encrypted keeps its id: handles name the id, and the encryption
- * of its units includes it.
+ * Checks the import of a checkpoint that stays encrypted. It must keep its id, because handles name
+ * the id and the encryption of its units depends on it.
  */
 int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
@@ -63,7 +62,7 @@ int sealed_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 			return zns_fail(err, -EBUSY, "checkpoint %s is being imported by PID %u",
 					id, l->pid);
 	t = zns_store_find_tombstone(d->store, q->sealed.data);
-	if (t && t->deleted_ns >= INT64_MAX - 1) /* no record can be later */
+	if (t && t->deleted_ns >= INT64_MAX - 1) /* no new version could be later than this time */
 		return zns_fail(
 			err, -EOPNOTSUPP,
 			"checkpoint %s was removed from %s with the last possible time stamp, so no later record of it can be written",
@@ -89,7 +88,7 @@ int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, s
 	return 0;
 }
 
-/* The memory context whose units a checkpoint names; NULL: none. */
+/* The memory context whose units a checkpoint refers to; NULL: none. */
 static const uint8_t *context_of(const ZnsPb__Checkpoint *k)
 {
 	for (size_t i = 0; i < k->n_zones; i++)
@@ -108,7 +107,8 @@ static bool named(const ZnsPb__Rm *q, const uint8_t *id)
 }
 
 /*
- * The checkpoint's units are encrypted with the context's key, which other checkpoints may share.
+ * Refuses a secure removal if the checkpoint's units are encrypted with the key of a memory
+ * context, which other checkpoints may share.
  */
 static int shared_key(const struct znsd *d, const ZnsPb__Rm *q, const ZnsPb__Checkpoint *k,
 		      struct zns_err *err)

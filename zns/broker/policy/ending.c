@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How leases end, and the consequences. */
+/* What happens when leases end. */
 #include <poll.h>
 #include <string.h>
 #include "policy.h"
 
-#define WRITER_GONE_MS 3000 /* the process may outlive its connection by this time */
+/* for how long the process of a closed connection is expected to live at most */
+#define WRITER_GONE_MS 3000
 
 #define REAP_MS 50
-#define YIELDING_MS 500 /* time between two looks whether a process still holds a yielding lease */
+#define YIELDING_MS 500 /* interval of the check whether a process still holds a yielding lease */
 
 static void let_go(struct znsd *d, struct lease *l)
 {
@@ -23,7 +24,7 @@ static void let_go(struct znsd *d, struct lease *l)
 			z->readers--;
 			continue;
 		}
-		/* a late write to the zone fails, or goes to a place that is not read */
+		/* makes the token invalid, so that a late write to the zone fails */
 		if (l->zones[i].turn)
 			zns_dev_offer(d->dev, zone, &end, &turn, NULL);
 		z->writer = NULL;
@@ -44,7 +45,7 @@ void lease_give_back(struct znsd *d, struct lease *l)
 	l->dump.claimed = ZNSD_NONE;
 }
 
-/* A reader that never reported progress is not counted as a restore. */
+/* Counts a restore that has ended. A reader that never reported progress does not count as one. */
 static void count_end(struct znsd *d, const struct lease *l)
 {
 	ZnsPb__LoadCounts *c = &d->history.all;
@@ -78,8 +79,9 @@ static bool writer_gone(struct lease *l)
 }
 
 /*
- * The connection closed without commit or abort. A dying process may still have writes under way.
- * So its zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
+ * To be called when a connection was closed without commit or abort. Its process may be dying with
+ * writes still under way. So the zones stay with the lease until the process has ended, or for
+ * WRITER_GONE_MS.
  */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Retention rules. A rule is applied when a dump of its container has committed and its connection
- * ends. By then the dump has written its handle, or has taken its record back, so a restore can
- * find the new checkpoint. A checkpoint that comes due by time alone waits for the next dump or for
- * `znsctl gc`: no broker keeps running for it.
+ * Retention rules. A rule is applied when the connection of a dump that has committed a checkpoint
+ * of its container ends. By then the dump has written its handle, or has rolled the checkpoint
+ * back, so that a restore can find the new checkpoint before older ones are removed. A checkpoint
+ * that becomes due only because time passes is removed after the next dump or by `znsctl gc`: no
+ * broker keeps running for that.
  */
 #include <string.h>
 #include "policy.h"
@@ -40,7 +41,8 @@ void retention_apply(struct znsd *d, const char *container)
 	}
 	if (zns_retention_rule(rule, v, nr, zns_now_ns()) <= 0)
 		return;
-	/* children before their parents, since a removal moves the records in memory */
+	/* backwards, so that children come before their parents, since a removal moves the records
+	 * in memory */
 	for (i = nr; i-- > 0;)
 		if (v[i].due)
 			memcpy(ids[n++], v[i].c->id.data, ZNS_UUID_LEN);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests
- * shall not wait for that. Each zone has its own thread, a few run at once, and they share a device
- * handle.
+ * Finishes zones in threads of their own, since a device may take up to a second to pad a zone, and
+ * requests must not wait for that. Each zone has its own thread, several run at once, and they
+ * share a device handle.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,8 +21,8 @@ struct finishing {
 
 struct finisher {
 	struct zns_dev *dev;
-	int pipe[2]; /* pointers to finished jobs */
-	uint32_t nr; /* running */
+	int pipe[2]; /* passes pointers to completed jobs to the poll loop */
+	uint32_t nr; /* number of running threads */
 };
 
 int finisher_new(struct znsd *d, struct zns_err *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Footers on a disk. If the log is lost, a rebuild finds each checkpoint by its footer. So the
- * footer of a removed checkpoint is overwritten by the tombstone, and that of an earlier version by
- * zeroes. A new owner of the place may overwrite both. A tombstone in any other place could be
- * lost, since all space that is not live is written again. While a program reads or writes the
- * zone, its footers wait. A broker that ends does not wait for that: a footer then stays in the
- * zone of a dump that goes on without the broker, but the log has its tombstone.
+ * footer of a removed checkpoint is overwritten by its tombstone, and that of an earlier version by
+ * zeroes. A new owner of the place may overwrite both. (A tombstone in any other place could get
+ * lost, since all space that is not live is reused.) As long as a program reads or writes the zone,
+ * its footers are not overwritten. A broker that ends does not wait for that; then a footer may
+ * stay in the zone of a dump that continues without the broker, but the log has the tombstone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 struct old_footer {
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__ExtentRef manifest;
-	uint8_t *block; /* the block that is written over the footer */
+	uint8_t *block; /* the block with which the footer is overwritten */
 };
 
 static uint64_t place_of(const struct znsd *d, const ZnsPb__ExtentRef *manifest)
@@ -45,7 +45,7 @@ static void write_over(struct znsd *d, const struct old_footer *f)
 	int ret = zns_dev_offer(d->dev, zone, &end, &turn, &err);
 
 	if (!ret && at + len > end)
-		return; /* a finished zone has no footer there */
+		return; /* a finished zone cannot be written, and reads as zeroes there */
 	if (!ret)
 		ret = zns_dev_take(d->dev, zone, at, at + len, turn, &err);
 	if (!ret)
@@ -55,8 +55,8 @@ static void write_over(struct znsd *d, const struct old_footer *f)
 }
 
 /*
- * True: nothing is left to do for this footer. @leaves: the broker ends, so it must not wait for
- * readers. They do not read footers.
+ * Overwrites the footer if that is possible now. True: nothing is left to do. @leaves: the broker
+ * ends, so it must not wait for readers; they do not read footers.
  */
 static bool settled(struct znsd *d, const struct old_footer *f, bool leaves)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When the broker runs `znsctl gc` by itself: on a machine without systemd, or with the timer off,
- * no other program does. The broker starts it only if there is something that it could remove and
- * no dump runs. If a timer runs it each hour, the broker has nothing to do. */
+/* Decides when the broker itself runs `znsctl gc`, which nothing else does on a machine without
+ * systemd or with the timer disabled. The broker starts it only if there is something that it could
+ * remove and no dump is running. If a timer runs it every hour, the broker never needs to. */
 #include <string.h>
 #include "policy.h"
 
-/* Is there a checkpoint of a runtime, or a rule? Others are never swept. */
+/* Is there a checkpoint of a container runtime, or a retention rule? `znsctl gc` removes nothing
+ * else. */
 static bool has_cause(const struct znsd *d)
 {
 	const ZnsPb__Checkpoint *c;
@@ -23,7 +24,7 @@ bool gc_due(const struct znsd *d, uint64_t last_ns, uint64_t every_s, bool *from
 	uint64_t now = zns_mono_ns();
 	const struct lease *l;
 
-	/* a time stamp from before the last boot may lie in the future */
+	/* a time from before the last boot may be in the future */
 	*from_now = every_s && (!last_ns || last_ns > now);
 	if (!every_s || *from_now || (now - last_ns) / 1000000000 < every_s)
 		return false;

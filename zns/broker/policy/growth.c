@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Further groups for running dumps. A dump that shares begins with the groups that it can have at
- * that moment. More groups become free when other dumps end. A dump below its max-min fair share
- * then gets further groups with the answer to its progress, one zone of each, until it has its
- * share (zns/alloc). The lease keeps them until it ends. They are not reserved: the container's
- * next dump begins where its checkpoints are.
+ * Further groups for running dumps. A dump that shares begins with the groups that are available
+ * then. More groups become free when other dumps end. With the answer to its progress report, a
+ * dump below its max-min fair share then gets further groups, one zone of each, until it has its
+ * share (zns/alloc). The lease keeps these groups until it ends. They are not reserved: the
+ * container's next dump begins in the groups of its checkpoints.
  *
- *
- * A dump that waits for admission comes first. Nobody gains a group that is promised, that a
+ * A dump that waits for admission has priority. No dump gains a group that is promised, that a
  * restore reads, or that is reserved for normal I/O. The limits of the device and of the tenant
- * hold here too.
+ * apply here too.
  */
 #include <string.h>
 #include "policy.h"
 
-#define AGAIN_MS 20 /* a dump that shares learns within this time that others have ended */
+/* a dump that shares asks again after this time, so that it soon learns that others have ended */
+#define AGAIN_MS 20
 
 static bool may_grow(const struct znsd *d, const struct lease *l)
 {
@@ -22,7 +22,7 @@ static bool may_grow(const struct znsd *d, const struct lease *l)
 	       !rate_one_domain(d);
 }
 
-/* The largest number of groups that the limits still allow. */
+/* The largest number of further groups that the limits allow. */
 static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), n;
@@ -38,8 +38,8 @@ static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 	return zns_min(n, l->dump.most > l->nr_groups ? l->dump.most - l->nr_groups : 0);
 }
 
-/* Parked zones in the way are finished in the background, as for an admission. Until then the dump
- * gets fewer groups. */
+/* How many of @n groups the limit of active zones allows now. If parked zones are in the way, they
+ * are finished in the background, as for an admission. Until then the dump gets fewer groups. */
 static uint32_t fits(struct znsd *d, uint32_t n)
 {
 	uint32_t excess = budget_excess(d, n, 0);
@@ -74,8 +74,8 @@ static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_s
 	return n;
 }
 
-/* Counts the dumps that write to each of its groups. The helper sets its weights by this until it
- * has measured its zones. */
+/* Counts the dumps that write to each of the lease's groups. The helper uses this for its weights
+ * until it has measured its zones. */
 static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr,
 			 struct growth *g)
 {
@@ -87,7 +87,7 @@ static void note_writers(const struct lease *l, const struct zns_sharer *s, uint
 	}
 }
 
-/* Gives the lease a zone of @group, never of another group. The caller has checked the limits.
+/* Gives the lease a zone of @group, and never of another group. The caller has checked the limits.
  * ZNSD_NONE: the group has no zone to give. */
 static uint32_t gain_zone(struct znsd *d, struct lease *l, uint32_t group)
 {
@@ -111,7 +111,8 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	*g = (struct growth){ .shares = may_grow(d, l) && q->has_more_zones };
 	if (!g->shares)
 		return;
-	/* A dump that has not measured its zones yet can use neither more zones nor a limit. */
+	/* A dump that has not measured its zones yet is not given more zones or a limit, as it
+	 * could not use them. */
 	l->dump.grows |= q->waits;
 	if (q->waits)
 		l->dump.waits_ns = zns_mono_ns();
@@ -138,7 +139,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 			g->gained[g->nr_gained++] =
 				(struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
 	}
-	/* The sharers' list points into the leases' groups, so these change last. */
+	/* The list of sharers points into the groups of leases, so these change last. */
 	for (i = 0; i < g->nr_gained; i++) {
 		uint32_t group = d->zones[g->gained[i].zone].group;
 

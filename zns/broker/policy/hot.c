@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Memory that restores share (zns/hot.h): who gets it, and which zones are hot. A zone is hot while
- * two restores read it, and for some seconds after. So a single restore pays nothing for it.
+ * The cache that restores share (zns/hot.h): which restores get it, and which zones are hot. A zone
+ * is hot while two restores read it, and for some seconds afterwards. So a single restore has no
+ * cost.
  */
 #include "policy.h"
 #include "zns/hot.h"
 #include "zns/layout.h"
 
-/* time after a restore in which another restore of its zones makes them hot */
+/* another restore of the same zones within this time makes them hot */
 #define HOT_NS 5000000000ull
 #define BAD_CONF_NS 10000000000ull
 
 struct hot_use {
-	uint32_t readers; /* restores that share */
-	uint64_t last_ns; /* when a restore last began or ended; 0: never */
-	uint32_t resets; /* resets of the zone at that time */
+	uint32_t readers; /* number of restores that use the cache */
+	uint64_t last_ns; /* when a restore last began or ended to read the zone; 0: never */
+	uint32_t resets; /* number of resets of the zone at that time */
 };
 
 struct hot_policy {
 	struct hot_use *zone;
 	uint32_t leases, owner;
 	uint64_t last_ns;
-	/* when memory or configuration was last refused; the next try is delayed */
+	/* when memory or configuration was last refused; the next attempt is delayed */
 	uint64_t refused_ns;
 };
 
@@ -38,7 +39,7 @@ static int make(struct znsd *d, const ZnsPb__Checkpoint *k, struct zns_err *err)
 	s.slot_bytes = (uint32_t)zns_align_up(zns_min(s.slot_bytes, ZNS_STRIPE_UNIT_MAX), 4096);
 	s.nr_slots = zns_hot_slots(bytes, s.slot_bytes);
 	if (!s.nr_slots)
-		return -ENOENT; /* the configuration disables it */
+		return -ENOENT; /* the configuration disables the cache */
 	ret = zns_hot_new(&s, &d->hot, err);
 	if (ret)
 		return ret;
@@ -63,7 +64,8 @@ static void drop(struct znsd *d)
 	d->policy->hot->zone = NULL;
 }
 
-/* Note a use of the zone. False: the one before was long ago, or read data that was reset since. */
+/* Records a use of the zone. False: the previous one was long ago, or read data that were reset
+ * since. */
 static bool use_now(const struct znsd *d, uint32_t zone, uint64_t now)
 {
 	struct hot_use *z = &d->policy->hot->zone[zone];
@@ -102,7 +104,8 @@ bool hot_begin(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, bool
 		uint32_t zone = l->zones[i].zone;
 		bool recent;
 
-		if (zone >= d->hot_shape.nr_zones) /* the store has grown since */
+		/* the store has grown since the cache was created */
+		if (zone >= d->hot_shape.nr_zones)
 			continue;
 		recent = use_now(d, zone, now);
 		if (p->zone[zone].readers++ || recent)

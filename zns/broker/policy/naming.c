@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A dump of a program whose memory is on zones names the units where they are. While the dump runs,
- * a lease of its connection reads all zones of the memory context: the context may give zones back,
- * but no zone is reset. After the commit the record keeps the units.
+ * A dump of a program whose memory is on zones refers to the memory context's units at their
+ * present places. While the dump runs, a second lease of its connection reads all zones of the
+ * context: the context may give zones back, but they are not reset. After the commit the
+ * checkpoint's record protects the units.
  */
 #include <string.h>
 #include "policy.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Incremental checkpoints: a parent stays while a checkpoint is built on it. A parent is always
- * older than its children, so it comes before them in the order of commits.
+ * Incremental checkpoints: a parent is kept as long as a checkpoint has it as a parent. A parent is
+ * always older than its children, so it comes before them in the order of commits.
  */
 #include <string.h>
 #include "zns/chain.h"
@@ -65,8 +65,9 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 	return 0;
 }
 
-/* A checkpoint whose container nobody here has named may come from anybody, and no rule removes it. Its
- * parent could not be removed either, so the parent must not be one that rules count. */
+/* Checks the parent that a dump names. An imported checkpoint whose container nobody on this
+ * machine has named is untrusted, and no rule removes it. So its parent could not be removed
+ * either. Therefore the parent must not be one to which rules apply. */
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;
@@ -112,8 +113,8 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	if (!k)
 		return checkpoint_absent(d, &q->flatten, "checkpoint", err);
 	/*
-	 * without a parent: the checkpoint's images are composed, and only the client can read
-	 * their manifest
+	 * A checkpoint k without a parent is not refused, because it may have composed images to be
+	 * flattened. Only the client can see that, since only it reads the manifest.
 	 */
 	if (k->pages_only || q->has_parent || strcmp(k->container, q->container))
 		return zns_fail(err, -EINVAL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The policy's memory, from the broker's start to its end. */
+/* Allocates and frees the policy's state. */
 #include "policy.h"
 
 void policy_init(struct znsd *d)

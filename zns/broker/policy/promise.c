@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Promises of restores (Documentation/inside/sharing.md). A restore reads from the groups where its
- * checkpoint's bytes are. To promise it a rate, the broker sets aside a part of the time of each of
- * these groups: the rates of all other leases there leave that time free (weights.c). On a drive of
- * one domain a restore, like a dump, is promised a part of the drive's rate.
+ * Promises to restores (Documentation/inside/sharing.md). A restore reads from the groups where its
+ * checkpoint's bytes are. To promise it a rate, the broker keeps a part of the time of each of
+ * these groups free: it limits the rates of all other leases there accordingly (weights.c). On a
+ * drive where all zones share all dies (one domain), a restore, like a dump, is promised a part of
+ * the drive's rate.
  */
 #include <string.h>
 #include "policy.h"
 
 /*
- * the largest part of a group's time that is promised: a drive that is always busy has long queues
+ * the largest part of a group's time that is promised, since a drive that is always busy has long
+ * queues
  */
 #define MOST 0.95
 
@@ -64,8 +66,8 @@ bool promises_meet(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * The rate at which @l can read if its groups have @room of their time for it. @tight: the group
- * that limits it.
+ * The rate at which @l can read if its groups have the part @room of their time for it. *tight: the
+ * group that limits the rate.
  */
 static uint32_t rate_with(const struct znsd *d, const struct lease *l, const double *room,
 			  uint32_t *tight)
@@ -86,9 +88,9 @@ static uint32_t rate_with(const struct znsd *d, const struct lease *l, const dou
 }
 
 /*
- * Lowers *@qos to the ceiling of the container's tenant, and says so in @note. A restore is not
- * refused for its rate, since then its data would not come back. Only a restore that asks to be
- * rejected is.
+ * Lowers *qos to the limit of the container's tenant, and says so in @note. A restore is not
+ * refused because of its rate, since that would mean that the container does not come back. It is
+ * only refused if it asks for that.
  */
 static int keep_ceiling(const struct lease *l, bool share, uint32_t *qos, char *note, size_t len,
 			struct zns_err *err)

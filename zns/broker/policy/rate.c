@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rates. The helper keeps to its cap (--zns-qos-max). The grant and each answer to its progress,
- * several times a second, tell it the cap in force. So the cap can change during the work, and no
- * data pass through the broker. On a drive that is one domain every zone uses the whole drive, and
- * only rates keep tenants apart. There the broker counts its promises against the drive's rate, and
- * tells each client its limit.
+ * Limits of rates. The helper enforces its limit itself (--zns-qos-max). The grant, and each answer
+ * to a progress report, several times a second, tell it the limit. So the limit can change while it
+ * works, and no data pass through the broker. On a drive where all zones share all dies (one
+ * domain), tenants can only be separated by rates. There the broker compares its promises with the
+ * drive's rate, and tells each client its limit.
  */
 #include "policy.h"
 
-#define RATE_NS 500000000ull /* the present rate is the mean over at least this time */
+#define RATE_NS 500000000ull /* the present rate is averaged over at least this time */
 
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
@@ -38,13 +38,13 @@ int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char
 	return -EBUSY;
 }
 
-/* 0 is no limit. */
+/* The smaller of two limits, where 0 means no limit. */
 static uint32_t least_of(uint32_t a, uint32_t b)
 {
 	return a && b ? zns_min(a, b) : a + b;
 }
 
-/* The smaller of the lease's own cap and the administrator's ceiling; 0: neither is set. */
+/* The smaller of the lease's own limit and the administrator's limit; 0: there is neither. */
 static uint32_t cap_of(const struct lease *l)
 {
 	if (!lease_admitted(l))
@@ -52,8 +52,8 @@ static uint32_t cap_of(const struct lease *l)
 	return least_of(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* All leases get equal parts of the rate that is not promised. What a cap leaves unused goes to the
- * others. */
+/* Divides the rate that is not promised equally among all leases. What a lease cannot use because
+ * of its limit goes to the others. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -70,7 +70,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 				 room = cap ? cap - zns_min(cap, promise_rate(l)) : UINT32_MAX;
 
 			if (lease_background(l) || l->kind == LEASE_YIELDING)
-				/* other leases give way completely instead of being slowed down */
+				/* these leases pause while others work, so they get no share */
 				continue;
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);
@@ -83,8 +83,9 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 }
 
 /*
- * The limit of a restore without a promise: its share of the drive's time, at the rate of reads. No
- * lease is stopped: each keeps half a per cent of the drive, less than a promise varies.
+ * Returns the limit of a lease. Without a promise, a restore gets its share of the drive's time,
+ * converted to the rate of reads. No lease is stopped completely: each may always use half a per
+ * cent of the drive, which is less than the inaccuracy of a promise.
  */
 uint32_t rate_limit(struct znsd *d, const struct lease *l)
 {
@@ -92,7 +93,7 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l)
 		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l), share = weight_limit(d, l);
 
-	/* where another restore has a promise, this one is limited to its own promise */
+	/* if other restores have promises there, this one is limited to its own promise */
 	if (l->read_mibps)
 		return least_of(cap, promises_meet(d, l) ? l->read_mibps : 0);
 	if (ceiling)

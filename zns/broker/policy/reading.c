@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A reader of a checkpoint has a lease, which keeps the checkpoint's zones from being reset. */
+/* Leases of readers: such a lease keeps the zones of a checkpoint from being reset. */
 #include <string.h>
 #include "policy.h"
 

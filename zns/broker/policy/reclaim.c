@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The poll loop's background work, in small steps: resets garbage, finishes zones over the
- * limit. */
+/* The background work of the poll loop, in small steps: resets garbage, and finishes parked zones
+ * above the limit. */
 #include "policy.h"
 
 #define READERS_RETRY_MS 500
-#define PARK_PACE_MS 20 /* between two finishes: real devices pad a zone for up to a second */
+/* minimum time between two finishes, because real devices may pad a zone for up to a second */
+#define PARK_PACE_MS 20
 #define PARK_BUSY_MS 500 /* the same while dumps run and no dump waits for the finish */
 
 static bool old_garbage(const struct znsd *d)
@@ -17,7 +18,7 @@ static bool old_garbage(const struct znsd *d)
 	return false;
 }
 
-/* Returns true if there is more to do now. */
+/* Resets some garbage. Returns true if there is more to do now. */
 static bool sweep_step(struct znsd *d, bool *retry)
 {
 	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
@@ -36,8 +37,8 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/* Finds a parked zone to finish. First choice: a zone whose tail is too small to be used, which
- * would stay active for ever. Second: any parked zone above the limit. */
+/* Finds a parked zone to finish: first one whose remaining room is too small to be used, since it
+ * would stay active for ever; then any parked zone above the limit. */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);
@@ -50,7 +51,7 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 			*zone = i;
 			return true;
 		}
-		/* a disk has no limit of active zones, and any tail is used */
+		/* a disk has no limit of active zones, and uses any remaining room */
 		if (!zone_parked(d, i) || on_disk(d))
 			continue;
 		if (z->z.wp + tail > z->z.capacity && z->retry_ns <= now) {
@@ -73,7 +74,8 @@ static bool dumps_run(const struct znsd *d)
 	return false;
 }
 
-/* Returns milliseconds until the next step, -1: there is nothing to finish. */
+/* Finishes a zone if necessary. Returns milliseconds until the next step, -1: there is nothing to
+ * finish. */
 static int park_step(struct znsd *d)
 {
 	uint64_t pace = 1000000ull *
@@ -92,7 +94,8 @@ static int park_step(struct znsd *d)
 		return (int)((pace - (now - d->policy->finish_ns)) / 1000000) + 1;
 	if (d->policy->finisher) {
 		if (!finisher_start(d, zone))
-			return -1; /* a thread that ends wakes the loop */
+			/* no timeout is needed: a thread that ends wakes the poll loop */
+			return -1;
 		d->policy->finish_ns = now;
 		return 0;
 	}

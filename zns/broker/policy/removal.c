@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
- * again, as long as its zone holds live data. So a copy of the tombstone is written as well: into
- * the same zone if it has room, since one reset then erases both; else into any zone without a
- * writer. On a disk the copy takes the footer's place. It is best effort: nothing waits until it is
- * durable.
+ * Removal of checkpoints. A removal is a record of the log. If the log is lost, a rebuild would
+ * find the removed checkpoint again by its footer, as long as the footer's zone holds live data. So
+ * a copy of the tombstone is written as well: into the same zone if it has room, so that one reset
+ * erases both; else into any zone without a writer. On a disk the copy replaces the footer.
+ * Failures are ignored, and nothing waits until the copy is durable.
  */
 #include <string.h>
 #include "zns/fsck.h"
@@ -49,7 +49,7 @@ static void bury_in_zone(struct znsd *d, const ZnsPb__Tombstone *t, uint32_t zon
 			return;
 }
 
-/* Lists the zones with a footer of the checkpoint; *@nr: their number. */
+/* Lists the zones that have a footer of the checkpoint; *nr: their number. */
 static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, uint32_t *nr)
 {
 	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
@@ -63,7 +63,8 @@ static uint32_t *bury_zones(const struct znsd *d, const ZnsPb__Checkpoint *k, ui
 	return zones;
 }
 
-/* The extent before the footer. NULL: the footer lies outside of the checkpoint's bytes. */
+/* The extent of the manifest in front of the footer. NULL: the footer is outside of the
+ * checkpoint's bytes. */
 static ZnsPb__ExtentRef *manifest_of(const struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	uint64_t block = d->dev->geo.block_size,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A checkpoint gets a new record when a dump joins it, and when it is flattened or moved. One
+ * Replaces the record of a checkpoint: when a dump joins it, and when it is flattened or moved. One
  * durable write replaces the old record by the new one.
  */
 #include <string.h>
 #include "policy.h"
 
-/* Only one lease at a time may join or flatten a checkpoint, since it commits the next version. */
+/* Only one lease at a time may join or flatten a checkpoint, because it commits the next
+ * version. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;
@@ -22,8 +23,9 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 }
 
 /*
- * Lists the zones that keep a footer of an earlier version. If the log is lost, a rebuild finds
- * these footers, so a later removal leaves a note there too. To be freed.
+ * Lists the zones that still have a footer of an earlier version. If the log is lost, a rebuild
+ * finds these footers, so a later removal must write a tombstone there too. The caller frees the
+ * list.
  */
 static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
 {
@@ -45,8 +47,8 @@ static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *no
 	return old;
 }
 
-/* The checkpoint must still be the version that the lease began with, and no dump may be reading
- * that version. */
+/* Checks that the checkpoint is still the version with which the lease began, and that no dump uses
+ * that version as its parent. */
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,
 		 struct zns_err *err)
 {
@@ -89,10 +91,10 @@ int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 	ZnsPb__Checkpoint next = *k;
 	int ret;
 
-	/* an import keeps all data, and the new manifest refers to them */
+	/* an import keeps all old data, to which the new manifest refers */
 	if (l->kind != LEASE_IMPORT) {
 		next.n_old_manifests = 0;
-		if (!on_disk(d)) /* there no footer stays */
+		if (!on_disk(d)) /* on a disk the footer is overwritten */
 			old = old_manifests(d, now, &next.n_old_manifests);
 		next.old_manifests = old;
 		zones_note_ours(d, now);

@@ -28,8 +28,8 @@ void reservation_settle(struct znsd *d, const char *container)
 		znsd_warn("releasing the reservation of %s: %s", container, err.msg);
 }
 
-/* The store drops a reservation with the container's last checkpoint. A running dump still keeps
- * its groups. */
+/* Makes the reservation again that the store has dropped with the container's last checkpoint,
+ * because a running dump still keeps its groups. */
 void reservation_renew(struct znsd *d, const char *container)
 {
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
@@ -60,7 +60,7 @@ void reservation_renew(struct znsd *d, const char *container)
 		znsd_warn("renewing the reservation of %s: %s", container, err.msg);
 }
 
-/* The reservation grows by the newly granted groups. It is durable before the answer. */
+/* Adds the newly granted groups to the reservation; durable before the dump gets its answer. */
 int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch,
 		       struct zns_err *err)
 {
@@ -94,7 +94,8 @@ static void io_changed(struct znsd *d)
 	d->policy->io_ns = 0;
 }
 
-/* Leaves free zones only in groups that nobody has reserved or leased. */
+/* Sets the number of free zones to 0 in all groups that are reserved or leased, so that only the
+ * others are picked. */
 static void free_groups(const struct znsd *d, const char *container, struct zns_group_state *gs)
 {
 	uint32_t i;
@@ -105,7 +106,7 @@ static void free_groups(const struct znsd *d, const char *container, struct zns_
 			gs[i].free_zones = 0;
 }
 
-/* Picks whole empty channels, those with metadata last. Returns the number of groups. */
+/* Picks completely free channels, those with metadata zones last. Returns the number of groups. */
 static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state *gs,
 			      uint32_t channels, uint32_t *out, uint32_t *found)
 {
@@ -116,7 +117,7 @@ static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state
 		for (i = 0; i < d->nr_groups && *found < channels; i++) {
 			bool all_free = true, metadata = false, first = true;
 
-			/* Each channel once: at its first group. */
+			/* Looks at each channel once, at its first group. */
 			for (k = 0; k < d->nr_groups; k++) {
 				if (gs[k].channel != gs[i].channel)
 					continue;
@@ -199,7 +200,7 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
-	/* The groups are handed over empty. From here on the broker resets nothing in them. */
+	/* The groups are handed over empty. From then on the broker resets nothing in them. */
 	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, err);
 	if (!ret)
@@ -220,7 +221,7 @@ int reservation_release(struct znsd *d, const char *container, struct zns_err *e
 			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container,
 					l->pid);
 	ret = zns_store_release(d->store, container, err);
-	if (!ret) /* the table does not know the writes of normal I/O */
+	if (!ret) /* updates the table, which does not contain writes of normal I/O */
 		ret = zones_refresh(d, 0, d->nr_zones, err);
 	io_changed(d);
 	d->freed |= !ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A store on a disk becomes larger or smaller while dumps and restores run. Zones behind the new
- * end are not given out any more; a lease that has some keeps them until it ends. Then the store,
- * its file and the tables change in one step. */
+/* Resizes a store on a disk while dumps and restores run. Zones that will be cut off are no longer
+ * granted; leases that have such zones keep them until they end. Then the store, its file and the
+ * tables are changed in one step. */
 #include "policy.h"
 
 static void mark(struct znsd *d, uint32_t end)
@@ -10,7 +10,7 @@ static void mark(struct znsd *d, uint32_t end)
 		d->zones[i].going = i >= end;
 }
 
-/* The lease that uses zones from @first on; NULL: none. */
+/* A lease that uses a zone from @first on; NULL: there is none. */
 static const struct lease *user(const struct znsd *d, uint32_t first)
 {
 	for (const struct lease *l = d->leases; l; l = l->next)
@@ -32,7 +32,8 @@ static int refuse_user(const struct znsd *d, const struct lease *l, struct zns_e
 			l->container, l->pid, lease_writes(l) ? "writes" : "reads", d->reg.path);
 }
 
-/* Memory contexts keep a list of all zones, so a resize waits until there are no contexts. */
+/* Refuses a resize while there are memory contexts, since these keep a list of all zones, or while
+ * leases use the zones that will be cut off. */
 static int check_users(struct znsd *d, uint32_t nr, struct zns_err *err)
 {
 	const struct lease *l;
@@ -75,7 +76,7 @@ static int change(struct znsd *d, uint32_t nr, struct zns_err *err)
 
 	if (!ret)
 		ret = zns_file_resize(d->dev, nr, err);
-	/* otherwise the size has changed, even if a later step failed */
+	/* otherwise the size has changed even though a later step failed */
 	if (d->dev->geo.nr_zones == had)
 		return ret;
 	for (uint32_t i = nr; d->hot && i < had; i++)

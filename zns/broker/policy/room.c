@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Room below the device's limits of open and active zones: which partly filled zones stay, which
- * are finished first, and how one more zone becomes active.
+ * Keeps the numbers of open and active zones below the device's limits: decides which partly filled
+ * zones stay active and which are finished first, and how one more zone can become active.
  */
 #include <string.h>
 #include "policy.h"
@@ -14,8 +14,8 @@ static void note_disturbed(uint8_t *who, enum neighbour what)
 }
 
 /*
- * Marks the groups where a finish disturbs a lease: padding a zone takes the die for up to a
- * second.
+ * Marks the groups where finishing a zone would disturb a lease, since padding the zone may occupy
+ * the die for up to a second.
  */
 static void groups_disturbed(const struct znsd *d, uint8_t *who)
 {
@@ -34,7 +34,7 @@ static void groups_disturbed(const struct znsd *d, uint8_t *who)
 				note_disturbed(&who[d->zones[l->zones[i].zone].group],
 					       DISTURBED_DUMP);
 	}
-	/* The log is written at every commit. */
+	/* The groups of metadata zones count as disturbed, since every commit writes the log. */
 	for (i = 0; i < d->nr_groups; i++)
 		if (d->groups[i].metadata)
 			note_disturbed(&who[i], DISTURBED_READ);
@@ -49,8 +49,8 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
 
 	groups_disturbed(d, who);
 	/*
-	 * Prefers an idle die. Takes a zone on a die where a dump runs only if a dump waits for its
-	 * place, or if there is only one die.
+	 * Prefers a zone on an idle die. A zone on a die where a dump runs is only taken if a dump
+	 * waits for it, or if there is only one die.
 	 */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
@@ -103,7 +103,7 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 	return 0;
 }
 
-/* Refreshes the table for zones that are being written. */
+/* Updates the table for the zones that are being written. */
 static int refresh_written(struct znsd *d, struct zns_err *err)
 {
 	uint32_t i;
@@ -144,14 +144,14 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max,
 				d->reg.path);
 	/*
-	 * Then finish the zones that their writers have finished with: this loses at most a tail
-	 * that is too small for them.
+	 * Then finish the zones that their writers are done with. That wastes at most their
+	 * remaining room, which was too small for these writers.
 	 */
 	ret = finish_done(d, max, err);
 	if (ret)
 		return ret;
 	while (zones_active(d) >= max) {
-		/* This is never @zone itself: @zone is not active. */
+		/* This cannot be @zone itself, since @zone is not active. */
 		if (!zone_lru_parked(d, true, &lru))
 			return zns_fail(err, -EBUSY,
 					"all %u zones that %s may have active are being written",
@@ -177,7 +177,8 @@ uint64_t free_bytes(const struct znsd *d)
 	return sum;
 }
 
-/* Removed bytes in zones that also have live data: about what a compaction would give back. */
+/* Bytes of removed checkpoints in zones that also have live data: approximately what a compaction
+ * would free. */
 static uint64_t dead_bytes(const struct znsd *d)
 {
 	uint64_t sum = 0;
@@ -202,7 +203,7 @@ static bool has_child(const struct znsd *d, const uint8_t *id)
 	return false;
 }
 
-/* The oldest checkpoint that `rm` would remove; NULL: all are pinned or parents. */
+/* The oldest checkpoint that `rm` would remove; NULL: all are pinned or parents of others. */
 static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
 {
 	const ZnsPb__Checkpoint *k;
@@ -214,7 +215,7 @@ static const ZnsPb__Checkpoint *oldest(const struct znsd *d)
 	return NULL;
 }
 
-/* An error that says which commands would make room now, and how much each. */
+/* Returns an error which says which commands would free space now, and how much each. */
 static int disk_full(const struct znsd *d, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *old = oldest(d);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Finds the next zone for a dump or a compaction: a partly filled zone that its data may continue,
- * else an empty one. The group that was asked for comes before the others. */
+ * else an empty one. The requested group is searched before others. */
 #include <string.h>
 #include "policy.h"
 
-#define SLOW (1u << 24) /* ranks behind every group that a container has reserved */
-#define BAD_DIE 2 /* with this many failed zones in one dump, the die may be bad */
+/* added to the reservations of a slow group so that it ranks behind all others */
+#define SLOW (1u << 24)
+#define BAD_DIE 2 /* if so many zones of one dump fail in a group, the whole die may be bad */
 
-/* Does it write a zone of this group now? Two lanes on one die would halve each other. */
+/* Does the lease write a zone of this group now? Two lanes on one die would get half the rate
+ * each. */
 bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
 {
 	uint32_t i;
@@ -49,7 +51,7 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone)
 	       (d->zones[zone].suspect && !w->suspects) || listed(w, zone);
 }
 
-/* The container's own parked zone, or a pack zone. */
+/* May the lease continue this zone: is it the container's own parked zone, or a pack zone? */
 static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t zone)
 {
 	uint32_t least = lease_admitted(l) ? l->dump.min_room : 0;
@@ -59,8 +61,8 @@ static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t z
 }
 
 /*
- * A dump gets the zone with most room. A compaction gets the fullest zone, so that the others keep
- * their room for dumps.
+ * Finds a partly filled zone. A dump gets the one with the most room. A compaction gets the fullest
+ * one, so that the others keep their room for dumps.
  */
 static uint32_t find_parked(const struct znsd *d, const struct wish *w, const struct zn_group *g)
 {
@@ -69,7 +71,7 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 
 	if (on_disk(d) && !w->l->packed && !w->need)
 		return best;
-	/* a yielding lease shares no zone, and writes each zone only once */
+	/* a yielding lease writes each of its zones only once, and shares none */
 	if (w->l->kind == LEASE_YIELDING)
 		return best;
 	for (i = 0; i < g->nr_zones; i++) {
@@ -112,7 +114,7 @@ static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
 	return zones_reset(d, batch, n, NULL);
 }
 
-/* How many bytes the dump will still write to zones that it does not have yet; 0: none. */
+/* How many bytes the dump will write to zones that it does not have yet; 0: none. */
 static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 {
 	uint64_t room = 0, all = lease_admitted(l) ? l->dump.expected : 0;
@@ -122,8 +124,8 @@ static uint64_t rest_of(const struct znsd *d, const struct lease *l)
 	return all > room ? all - room : 0;
 }
 
-/* Finds a zone for a small dump on a disk: the place of a removed checkpoint, if one place holds
- * all that is left of the dump; else an empty zone; in a full store any places. */
+/* Finds room for a small dump on a disk: the place of a removed checkpoint if it has room for all
+ * that is left of the dump; else an empty zone; in a full store any place. */
 static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_group *g)
 {
 	uint64_t run = zns_max(w->run, (uint64_t)d->dev->geo.block_size),
@@ -143,7 +145,7 @@ static uint32_t find_on_disk(struct znsd *d, const struct wish *w, struct zn_gro
 }
 
 /* Are there more empty zones than the running dumps need? They need room for the bytes that they
- * announced, and one zone for each that they write at the same time. */
+ * announced, and one zone for each stream that they write. */
 static bool empty_to_spare(const struct znsd *d)
 {
 	const uint64_t each = zns_max(d->dev->geo.zone_capacity, UINT64_C(1));
@@ -168,8 +170,8 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 		return ZNSD_NONE;
 	if (on_disk(d) && w->l->packed && !w->need)
 		return find_on_disk(d, w, g);
-	/* This small dump got no pack zone with its admission, because no pack zone had room for
-	 * it. */
+	/* This small dump was admitted without a pack zone, because none had room for it, so it
+	 * gets an empty zone. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)
@@ -183,9 +185,9 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 }
 
 /*
- * May this group be used instead, in the first or the second round? A dump prefers groups that it
- * does not write yet. A compaction prefers the container's own groups, then groups where no lease
- * is at work.
+ * May this group be used instead of the requested one, in the first or the second round? A dump
+ * prefers groups that it does not write yet. A compaction prefers the container's own groups, then
+ * groups where no lease is working.
  */
 static bool suits(const struct znsd *d, const struct wish *w, const struct zns_group_state *g,
 		  int second)
@@ -196,7 +198,8 @@ static bool suits(const struct znsd *d, const struct wish *w, const struct zns_g
 			reserved_by(zns_store_find_reservation(d->store, w->l->container), g->id);
 }
 
-/* Takes the group with the fewest reservations, never one that was promised to another dump. */
+/* Searches other groups in the order of their reservations, but none that is promised to another
+ * dump. */
 static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
@@ -207,7 +210,7 @@ static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t 
 	/* a small dump may continue zones of other containers */
 	for (i = 0; w->l->packed && i < d->nr_zones; i++)
 		gs[d->zones[i].group].free_zones += may_continue(d, w->l, i);
-	/* a slow group cannot keep a promise: such groups come last */
+	/* a slow group cannot keep a promise, so it comes last */
 	for (i = 0; lease_promised(w->l) && i < d->nr_groups; i++)
 		gs[i].nr_reservations += group_slow(d, i) ? SLOW : 0;
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);

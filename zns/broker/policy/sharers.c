@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The running dumps in the form of zns/alloc, for a dump that would share with them. */
+/* Lists the running dumps in the form that zns/alloc needs, for a dump that would share with
+ * them. */
 #include "policy.h"
 
-/* a dump counts as waiting for this time after it said that it waits for zones */
+/* a dump that reported that it waits for its zones counts as waiting for this long */
 #define WAITS_NS 200000000ull
 
 struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr,
@@ -25,8 +26,8 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 		if (l == self)
 			*at = *nr;
 		want = (double)l->dump.qos_mibps / d->zone_mibps;
-		/* Never more than the dump is allowed: a small or capped dump does not count as
-		 * short of bandwidth. */
+		/* Never more than the dump can use: a small dump, or one with a limit, does not
+		 * count as short of bandwidth. */
 		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
 		if (l->dump.max_groups)
 			want = zns_min(want, (double)l->dump.max_groups);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reuses the places that removed checkpoints left between small ones. On a disk they can be written
- * again, so no data are moved to make room, and a store of small checkpoints gets as full as one of
- * large ones. A small dump gets the smallest place that holds all of it, else an empty zone, else
- * the largest places.
+ * Reuses the places that removed checkpoints left between small ones. On a disk they can be
+ * overwritten, so no data must be moved to make room, and a store with small checkpoints can become
+ * as full as one with large ones. A small dump gets the smallest place that has room for all of it,
+ * else an empty zone, else the largest places.
  */
 #include <stdlib.h>
 #include "policy.h"
 
 /*
- * Only zones where all data are of small checkpoints, and without readers: a reader of the zone may
- * still read what was removed.
+ * Can places in this zone be reused? Only if all of its data belong to small checkpoints and it has
+ * no readers, since a reader may still read what was removed.
  */
 bool space_usable(const struct znsd *d, uint32_t zone)
 {
@@ -33,7 +33,7 @@ static int cmp_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Lists the free places of a zone in order. The caller frees *@out. */
+/* Lists the free places of a zone in order. The caller frees *out. */
 static size_t places(const struct znsd *d, uint32_t zone, struct zns_range **out)
 {
 	size_t nr = zns_store_zone_ranges(d->store, zone, NULL, 0), n = 0, i;
@@ -102,7 +102,7 @@ uint64_t space_for_small(struct znsd *d, uint64_t unit)
 	return sum;
 }
 
-/* The most that one dump may get of a zone: it takes one place in each. */
+/* The most bytes that one dump may get in a zone, where it can have only one place. */
 static uint64_t most_of(const struct znsd *d, uint32_t zone, uint64_t unit)
 {
 	cleanup_free struct zns_range *r = NULL;
@@ -119,7 +119,9 @@ static uint64_t most_of(const struct znsd *d, uint32_t zone, uint64_t unit)
 
 bool space_can_hold(const struct znsd *d, uint64_t bytes, uint64_t unit)
 {
-	uint64_t sum = unit; /* the short last unit of an image goes where no other does */
+	/* one unit in addition, since the short last unit of an image fits where no whole unit
+	 * does */
+	uint64_t sum = unit;
 
 	for (uint32_t i = 0; i < d->nr_zones && sum < bytes; i++)
 		sum += most_of(d, i, unit);

@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rates by weight (Documentation/inside/sharing.md). As soon as one lease at work has a weight, the
- * broker tells a rate to every lease that shares a group with others. The rates divide the time of
- * a full group in proportion to the weights. Promises come first: the time that they need is not
- * divided. A lease that uses less than its part leaves the rest to the others.
+ * Limits rates by weight (Documentation/inside/sharing.md). As soon as one working lease has a
+ * weight, the broker tells each lease that shares a group with others a limit. These limits divide
+ * the time of a fully used group in proportion to the weights. Promises come first: the time that
+ * they need is not divided. What a lease does not use of its share goes to the others.
  */
 #include <string.h>
 #include "policy.h"
 
-#define AGAIN_NS 20000000u /* computed rates stay valid for this time */
-#define WINDOW_NS 100000000u /* the rate that a lease uses is its mean over at least this time */
+#define AGAIN_NS 20000000u /* computed limits stay valid for this time */
+#define WINDOW_NS 100000000u /* the rate that a lease uses is averaged over at least this time */
 /*
  * A lease that uses less than 90 % of its limit is offered 1.25 × what it uses, so that it can grow
  * again. The rest goes to the others.
  */
 #define NEEDS 0.9
 #define GROWS 1.25
-/* a lease that has reported no progress this long after its begin does not take part */
+/* a lease that has reported no progress for this long since it began is left out */
 #define SILENT_NS 1000000000u
-/* The part of a group's time that is divided. The rest keeps the queues short, so that a request's
- * position in a queue does not matter. */
+/* The part of a group's time that is distributed. The rest keeps queues short, so that the order of
+ * requests in a queue does not matter. */
 #define FULL 0.99
-/* used in place of FULL while a new lease has no limit yet and fills the queues */
+/* used instead of FULL while a new lease, which has no limit yet, fills the queues */
 #define DRAINS 0.9
-#define BEGINS 3u /* windows during which a lease counts as new */
-#define LEAST 0.02 /* part of a group's time that promises leave to all other leases */
+#define BEGINS 3u /* number of windows during which a lease counts as new */
+#define LEAST 0.02 /* the part of a group's time that promises always leave to other leases */
 
-/* A lease that takes part in the distribution by weight. */
+/* A lease that takes part in the distribution. */
 struct party {
 	struct lease *l;
 	double weight;
-	uint32_t first, nr; /* its items: index of the first, and their number */
-	uint32_t from, until; /* its costs: first index, and the one behind the last */
-	bool meets; /* true if another tenant uses one of its groups */
+	uint32_t first, nr; /* its items in the table: index of the first, and their number */
+	/* its costs in the table: index of the first, and the index behind the last */
+	uint32_t from, until;
+	bool meets; /* does another tenant use one of its groups? */
 };
 
 struct table {
@@ -82,7 +83,7 @@ double weight_of(const struct lease *l)
 
 /* ---- the cost of each lease's work on each group ---- */
 
-/* Seconds of a group for each MiB. */
+/* How many seconds of a group it takes to write one MiB. */
 static double writing(const struct znsd *d, uint32_t group)
 {
 	return 1.0 / d->groups[group].mibps;
@@ -101,7 +102,8 @@ static void add_cost(struct table *t, uint32_t group, double cost)
 	t->cost[t->nr_cost++] = cost;
 }
 
-/* All costs added since @from are one item of @p. Pointers are set when the table is complete. */
+/* Makes one item of @p from all costs that were added since @from. Pointers into the table are set
+ * when it is complete. */
 static void add_item(struct table *t, struct party *p, uint32_t from)
 {
 	znsd_grow(t->item, t->nr_items, t->max_items);
@@ -117,14 +119,14 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 	p->first = t->nr_items;
 	p->from = from;
 	switch (l->kind) {
-	case LEASE_RESTORE: /* a restore reads its bytes from the groups where they are */
+	case LEASE_RESTORE: /* a restore must read its bytes from the groups where they are */
 		for (i = 0; i < l->weigh.nr_parts; i++)
 			add_cost(t, l->weigh.part[i].group,
 				 l->weigh.part[i].part * reading(d, l->weigh.part[i].group));
 		if (t->nr_cost > from)
 			add_item(t, p, from);
 		break;
-	case LEASE_COMPACT: /* each byte is read in one group and written in the next */
+	case LEASE_COMPACT: /* each byte is read in one group and written in the other */
 		for (i = 0; i < l->compact.nr_at; i++) {
 			double rd = reading(d, l->compact.at[i]), wr = writing(d, l->compact.at[i]);
 
@@ -134,7 +136,7 @@ static void describe(const struct znsd *d, struct table *t, struct party *p)
 		if (t->nr_cost > from)
 			add_item(t, p, from);
 		break;
-	default: /* a writer chooses among its groups */
+	default: /* a writer can choose among its groups */
 		for (i = 0; i < l->nr_groups; i++) {
 			from = t->nr_cost;
 			add_cost(t, l->groups[i], writing(d, l->groups[i]));
@@ -163,8 +165,8 @@ static bool touch(const struct table *t, const struct party *a, const struct par
 }
 
 /*
- * A tenant has one weight: the highest that any of its leases asks for. Those of its leases that
- * share a group divide that weight.
+ * Sets the weights. A tenant has one weight: the highest that any of its leases asks for. Its
+ * leases that share a group divide that weight.
  */
 static void set_weights(struct table *t)
 {
@@ -189,7 +191,8 @@ static void set_weights(struct table *t)
 	}
 }
 
-/* A lease on a group where a restore has a promise gets a limit, even without a weight. */
+/* Marks leases on a group where a restore has a promise, so that they get a limit even without a
+ * weight. */
 static void meet_promises(const struct znsd *d, struct table *t)
 {
 	for (uint32_t i = 0; i < t->nr; i++)
@@ -208,7 +211,7 @@ static void take_promises(const struct znsd *d, bool begins, double *room)
 		room[i] = zns_max(room[i], LEAST);
 }
 
-/* The rate that a lease can use, MiB/s; 0: it may be able to use all it gets. */
+/* The rate that a lease can use in MiB/s; 0: it can use everything it gets. */
 static double need_of(const struct lease *l)
 {
 	double need = 0;
@@ -220,7 +223,7 @@ static double need_of(const struct lease *l)
 	return need;
 }
 
-/* Computes the rate of each lease. No lease gets more than it needs, except @self. */
+/* Computes the rate of each lease. No lease except @self gets more than it needs. */
 static void run(struct table *t, const double *room, uint32_t nr_groups, const struct party *self)
 {
 	uint32_t at = 0;
@@ -281,8 +284,8 @@ static void weigh(struct znsd *d)
 	for (i = 0; i < t.nr; i++)
 		if (t.p[i].meets)
 			t.p[i].l->weigh.next = rate_in(&t, &t.p[i]);
-	/* A lease that needs less may still reach its part at once: its limit is not computed from
-	 * its past use. */
+	/* A lease that needs less now may increase to its full share at once, so its own limit does
+	 * not depend on what it used before. */
 	for (i = 0; i < t.nr; i++) {
 		if (!t.p[i].meets || !need_of(t.p[i].l))
 			continue;
@@ -329,14 +332,14 @@ void weight_note(struct lease *l, uint64_t bytes)
 	} else if (now - l->weigh.ns >= WINDOW_NS) {
 		l->weigh.used = (double)(bytes - l->weigh.bytes) / (double)MIB(1) /
 				((double)(now - l->weigh.ns) / 1e9);
-		/* The first window includes the start, so its rate does not count. */
+		/* The first window includes the start of the lease, so its rate is ignored. */
 		l->weigh.known = l->weigh.windows++ > 0;
 		l->weigh.ns = now;
 		l->weigh.bytes = bytes;
 	}
 }
 
-/* ---- how a reader's bytes are distributed over the groups ---- */
+/* ---- how the bytes that a reader reads are distributed over the groups ---- */
 
 void weight_reader(struct znsd *d, struct lease *l, const struct chain *chain)
 {
@@ -381,8 +384,8 @@ uint32_t weight_under(const struct zns_tenant *t, uint32_t weight)
 }
 
 /*
- * The record does not name the task's user, so no rule by uid applies. A wrong line in tenants.conf
- * stops dumps, not restores.
+ * The weight of other leases than dumps. The record does not contain the task's user, so rules by
+ * uid do not apply. A wrong line in tenants.conf prevents dumps, but not restores.
  */
 uint32_t weight_of_tenant(const char *container, uint32_t weight)
 {

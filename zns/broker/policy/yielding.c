@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Leases of packages, as far as the broker knows them. Some of them read the checkpoint that they
- * were restored from. That checkpoint and its parents stay.
+ * were restored from; that checkpoint and its parents are not removed.
  */
 #include <string.h>
 #include "zns/chain.h"

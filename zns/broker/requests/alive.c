@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A sign of life: a thread counts up a number in UUID.alive. Clients that wait for an answer read
- * it. It shows that this process runs, not that it makes progress: a device may take long, an
- * admission even longer.
+ * Shows that the broker is alive: a thread increments a counter in UUID.alive, which clients that
+ * wait for an answer read. It shows that this process runs, not that it makes progress: a device
+ * may take long, and an admission even longer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@ static void *beat(void *arg)
 
 	for (;;) {
 		++*count;
-		/* a wait in real time, even under a virtual clock (test/bench/vtime) */
+		/* poll() waits in real time even under a virtual clock (test/bench/vtime) */
 		poll(NULL, 0, ZNS_ALIVE_MS);
 	}
 	return NULL;
@@ -39,7 +39,7 @@ int alive_start(const struct znsd *d, struct zns_err *err)
 	mem = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "%s", path);
-	/* The loop handles signals. */
+	/* Signals are blocked in this thread; the poll loop handles them. */
 	ret = zns_thread_start(&t, beat, mem);
 	if (ret) {
 		munmap(mem, sizeof(uint64_t));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). Each of the
- * two queues is strictly ordered: its first waiter is admitted or refused, and until then all
+/* Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). There are
+ * two queues, each strictly in order: until the first dump of a queue is admitted or refused, all
  * others in it wait. */
 #include <string.h>
 #include "table.h"
@@ -20,7 +20,7 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 	struct chain chain = { .v = NULL };
 	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, l->id);
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	/* on a disk all streams are of its one group */
+	/* on a disk all streams write to its one group */
 	uint32_t i, pages = on_disk(d) ? l->dump.width : l->nr_groups - l->dump.nr_meta;
 
 	zns_pb__dump_grant__init(g);
@@ -50,7 +50,7 @@ static void tell(struct znsd *d, const struct lease *l, const char *note, struct
 		g->note = reply_printf(rep, "%s", note);
 	if (l->dump.has_parent &&
 	    chain_of(d, zns_store_find(d->store, l->dump.parent), &chain, NULL))
-		chain.nr = 0; /* this was checked above */
+		chain.nr = 0; /* the length of the chain was checked above */
 	reply_chain(rep, &chain);
 }
 
@@ -87,7 +87,7 @@ static int try_dump_begin(struct znsd *d, const struct call *x, struct reply *re
 		tell(d, l, "", rep);
 		return 0;
 	}
-	/* First come, first served: a new request does not overtake a waiter of the same queue. */
+	/* First come, first served: a new request waits if others are waiting in the same queue. */
 	share = a.mode == ADM_SHARE;
 	before = waiters_before(d, share);
 	if (before)
@@ -120,10 +120,10 @@ static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, i
 	conn_answer(d, c, rep, code);
 }
 
-/* Admits all waiters that can be admitted now, in order. */
+/* Admits in order all waiting dumps that can be admitted now. */
 static void admit_all(struct znsd *d)
 {
-	bool blocked[2] = { false, false }; /* by waiter.share */
+	bool blocked[2] = { false, false }; /* for the two queues, indexed by waiter.share */
 	struct waiter *w, *next;
 
 	for (w = d->server->waiters; w && !(blocked[0] && blocked[1]); w = next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A connection: its input and output buffers. Nothing here waits for a peer. */
+/* A connection with its input and output buffers. No function here waits for a peer. */
 #include <endian.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include "conn.h"
 
-#define READ_CHUNK KIB(64) /* bytes, for a request with room set aside */
-#define READ_SMALL KIB(4) /* bytes, for any other request */
+#define READ_CHUNK KIB(64) /* bytes of one read of a request for which memory was reserved */
+#define READ_SMALL KIB(4) /* bytes of one read of any other request */
 
 static int buf_reserve(struct buf *b, size_t more)
 {
@@ -55,7 +55,7 @@ void conn_set_waiter(struct conn *c, struct waiter *w)
 	c->waiter = w;
 }
 
-/* The first piece carries the descriptor. */
+/* Sends a part of the output; the descriptor goes with the first byte. */
 static ssize_t send_piece(struct conn *c)
 {
 	union {
@@ -98,7 +98,7 @@ void conn_send(struct znsd *d, struct conn *c)
 		c->out_at += n;
 		c->moved_ns = zns_mono_ns();
 	}
-	/* A big answer must not leave a big buffer. */
+	/* Free the buffer, since an answer may have been large. */
 	d->server->out_bytes -= c->out.len;
 	free(c->out.p);
 	memset(&c->out, 0, sizeof(c->out));
@@ -106,7 +106,7 @@ void conn_send(struct znsd *d, struct conn *c)
 	c->dead |= c->hangup;
 }
 
-/* Peers that talk nonsense must not fill the log. */
+/* Logs at a limited rate, so that peers that send invalid data cannot fill the log. */
 void conn_complain(const struct conn *c, const char *what)
 {
 	static uint64_t last;
@@ -118,7 +118,7 @@ void conn_complain(const struct conn *c, const char *what)
 		 what);
 }
 
-/* Frees the contents of @rep. */
+/* Puts an answer into the output buffer and frees the contents of @rep. */
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 {
 	uint32_t head;
@@ -146,7 +146,8 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 	reply_free(rep);
 }
 
-/* One read for each turn of the loop, so that a peer that sends much does not delay the others. */
+/* Reads only once for each round of the poll loop, so that a peer that sends much does not delay
+ * the others. */
 void conn_read(struct conn *c)
 {
 	size_t want = READ_SMALL;

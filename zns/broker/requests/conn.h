@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef BROKER_CONN_H
 #define BROKER_CONN_H
-/* A connection for the poll loop and conn.c. Handlers know only the parts in requests.h. */
+/* The inside of a connection, for the poll loop and conn.c. Handlers only use what is in
+ * requests.h. */
 #include <sys/socket.h>
 #include "requests.h"
 
-#define CONN_HEAD 4 /* bytes of a frame before its body */
+#define CONN_HEAD 4 /* length of a frame's head in bytes */
 
 struct buf {
 	uint8_t *p;
@@ -19,14 +20,16 @@ struct conn {
 	struct ucred cred;
 	struct buf in, out;
 	size_t out_at;
-	int out_fd; /* a descriptor that is sent with the first byte of @out; -1: none */
+	int out_fd; /* a descriptor to be sent with the first byte of @out; -1: none */
 	struct intake intake;
-	uint64_t moved_ns; /* when it was last served, or took a part of its answer */
+	/* when a request of it was last served, or it last read a part of its answer */
+	uint64_t moved_ns;
 	struct waiter *waiter;
-	char *committed; /* the container whose dump it committed */
-	bool follows; /* set by its newest request: this client follows resizes of the store */
-	bool dead; /* the loop shall close it */
-	bool hangup; /* to be closed when the answer is sent */
+	char *committed; /* the container of the dump that it has committed */
+	/* does this client notice that the store is resized? Set by its latest request */
+	bool follows;
+	bool dead; /* the poll loop shall close it */
+	bool hangup; /* close it when the answer has been sent */
 };
 
 static inline uint32_t conn_pid(const struct conn *c)
@@ -34,8 +37,8 @@ static inline uint32_t conn_pid(const struct conn *c)
 	return c->cred.pid > 0 ? c->cred.pid : 0;
 }
 
-/* length of the frame at @at, without its head */
+/* length of the body of the frame at @at */
 uint32_t conn_frame_len(const struct conn *c, size_t at);
-void conn_refuse(struct conn *c); /* closes a new connection */
+void conn_refuse(struct conn *c); /* closes a new connection because there are too many */
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Hands one request to its handler: the table in table.h, and the checks for all requests. */
+/* Passes a request to its handler: looks it up in the table in table.h, and makes the checks that
+ * all requests need. */
 #include <string.h>
 #include "table.h"
 
@@ -57,7 +58,7 @@ static const struct request_kind *kind_of(const char *name)
 	return NULL;
 }
 
-/* Is the message or text there, or the bool there and true? */
+/* Does the request have this member: a message or text that is present, or a bool that is true? */
 static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
 {
 	const void *at = (const char *)q + f->offset;
@@ -73,7 +74,7 @@ static bool asked(const ZnsPb__Request *q, const ProtobufCFieldDescriptor *f)
 	return *(void *const *)at != NULL;
 }
 
-/* Returns how many members the request has set; *@what: the last of them. */
+/* Returns how many members the request has set; *what: the last one. */
 static int count_asked(const ZnsPb__Request *q, const char **what)
 {
 	const ProtobufCMessageDescriptor *m = q->base.descriptor;
@@ -117,7 +118,8 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 			"the broker of %s (PID %d) speaks version %d, the client %u: they are of different builds; when no dump or restore runs, `kill %d`, and the next command starts a broker of its own build",
 			d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version, (int)getpid());
 	}
-	if (d->freed) /* first: this may change the store, and answers point into it */
+	/* do this first, because it may change the store, and answers point into it */
+	if (d->freed)
 		waiters_run(d);
 	if (!n)
 		return 0;

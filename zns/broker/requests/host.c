@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One machine at a time: checks the store's mount record against this machine's id, and holds the
- * drive's reservation. */
+/* Makes sure that only one machine uses the store: checks the mount record against this machine's
+ * id, and holds the drive's reservation. */
 #include <string.h>
 #include "requests.h"
 

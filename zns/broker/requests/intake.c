@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The memory for unfinished requests. A small request is simply read. For a larger one all its room
- * is set aside before it is read, so that it can be read to its end. Without room the request stays
- * in its socket. All peers without a dump share the room of one request, so thousands of them cost
- * no more than one.
+ * Limits the memory for requests that are being received. For a small request there is no limit.
+ * For a larger one, memory for all of it is reserved before it is read, so that it can be read to
+ * its end. If there is none left, the request stays in its socket. All peers that have no dump
+ * share the memory of one request, so thousands of them need no more than one.
  */
 #include "requests.h"
 
 #define SMALL KIB(4)
-/* room for eight of the largest; the record in a manifest has some hundred bytes */
+/* enough for eight requests of the largest size; in a manifest a record has some hundred bytes */
 #define OF_DUMPS MIB(64)
 
 static size_t *used_of(struct znsd *d, bool dump)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd: the broker of one zoned device. Its first client starts it; it leaves when idle. */
+/* znsd: the broker of one zoned device. Its first client starts it; it exits when it is idle. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ static int usage(const char *what)
 	return 2;
 }
 
-/* Returns 0 to go on; else the exit code + 1. */
+/* Returns 0 to continue; else the exit code + 1. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
@@ -99,7 +99,8 @@ static int parse_options(int argc, char **argv, struct options *o)
 	return 0;
 }
 
-/* From a shell: the parent stays until the daemon is ready, and passes on its message. */
+/* Forks if znsd was started from a shell: the parent waits until the daemon is ready, and prints
+ * its message. */
 static void detach(struct options *o)
 {
 	char line[ZNS_ERR_MAX + 32] = "";
@@ -112,7 +113,8 @@ static void detach(struct options *o)
 		exit(1);
 	}
 	if (!pid) {
-		/* We must not keep the shell's locks and pipes open. */
+		/* Close everything else, so that we do not keep the shell's locks and pipes
+		 * open. */
 		o->ready_fd = p[1] == READY_FD ? p[1] : dup2(p[1], READY_FD);
 		fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
 		zns_close_from(READY_FD + 1);
@@ -135,7 +137,7 @@ static void detach(struct options *o)
 	exit(1);
 }
 
-/* Logs to the file that clients use when they start the broker. */
+/* Writes the log to the same file as clients do that start the broker. */
 static void log_to_file(const struct znsd *d)
 {
 	char path[4096];
@@ -176,7 +178,7 @@ int main(int argc, char **argv)
 	if (zns_std_fds())
 		return 1;
 	umask(077);
-	/* In the foreground a supervisor has already set its place and its rights. */
+	/* In the foreground a supervisor has already set cgroup, limits and the like. */
 	if (o.foreground) {
 		zns_process_signals();
 		zns_process_raise_limits();
@@ -185,7 +187,8 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* writes fail with an error instead of killing us */
+	/* writes beyond the file size limit then fail with an error instead of killing us */
+	signal(SIGXFSZ, SIG_IGN);
 	if (!o.foreground && o.ready_fd < 0) {
 		detach(&o);
 		detached = true;
@@ -196,11 +199,12 @@ int main(int argc, char **argv)
 	if (!ret)
 		ret = server_start(&d, o.spec, &err);
 	if (ret) {
-		/* After a start from a shell the parent prints the error; after a start by a
-		 * client, the client prints it. */
+		/* If znsd was started from a shell, the parent prints the error; if by a client,
+		 * the client does. */
 		if (o.ready_fd < 0)
 			fprintf(stderr, "znsd: %s\n", err.msg);
-		/* Releases the locks first: the client may retry at once. */
+		/* Release the locks before reporting the error, because the client may retry at
+		 * once. */
 		server_stop(&d);
 		say(o.ready_fd, ret, err.msg);
 		return 1;

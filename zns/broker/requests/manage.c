@@ -19,7 +19,7 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 }
 
 /*
- * Refuses the whole request if it is already known that one of the checkpoints cannot be removed.
+ * Refuses the whole request if it is known already that one of the checkpoints cannot be removed.
  */
 static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *err)
 {
@@ -87,23 +87,25 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	}
 	undone = zns_store_batch_end(d->store, &end) != 0;
 	if (undone) {
-		/* The next broker sees what stands on the device. Until then no zone is reset. */
+		/* It is not known what is on the device: the next broker reads it again. Until then
+		 * no zone is reset. */
 		rep->err = end;
 		d->lost = d->quit = true;
 		ret = end.code;
 	}
-	/* Sweeps only after all are removed: only then are most zones empty. */
+	/* Write the tombstones only now, because most zones become empty only after all
+	 * removals. */
 	for (i = 0; i < nr; i++)
 		(undone ? grave_free : bury)(d, &graves[i]);
 	d->freed = true;
-	/* Erases also if all were removed earlier: that may have been without --secure, or a crash
-	 * came in between. */
+	/* Erase even if all of them were removed earlier: that may have been without --secure, or a
+	 * crash may have prevented the erasure. */
 	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
 	return ret;
 }
 
-/* For a dry run: the same checks as in serve_rm(). */
+/* For a dry run: makes the checks of serve_rm() only. */
 int serve_rm_check(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const ZnsPb__Rm *q = x->q->rm_check;
@@ -117,7 +119,7 @@ int serve_rm_check(struct znsd *d, const struct call *x, struct reply *rep)
 		ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
 
 		if (!k)
-			continue; /* removed earlier */
+			continue; /* it was removed earlier */
 		t.id = k->id;
 		t.by = q->by;
 		t.container = k->container;
@@ -226,8 +228,8 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 	return 0;
 }
 
-/* PID of a client with a lease whose build does not notice that a store changes its size; 0: there
- * is none */
+/* PID of a client that has or waits for a lease, and whose build does not notice that a store is
+ * resized; 0: there is none */
 static uint32_t earlier_client(const struct znsd *d)
 {
 	for (const struct conn *c = d->server->conns; c; c = c->next)
@@ -294,7 +296,7 @@ int serve_first_pages(struct znsd *d, const struct call *x, struct reply *rep)
 	    memcmp(x->l->id, q->checkpoint.data, ZNS_UUID_LEN))
 		return zns_fail(&rep->err, -EPERM,
 				"first pages are recorded by a restore of their checkpoint");
-	/* The checkpoint may have been removed while it was restored. */
+	/* The checkpoint may have been removed while it was being restored. */
 	if (!zns_store_find(d->store, q->checkpoint.data))
 		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
 				zns_uuid_format(q->checkpoint.data, id));
@@ -310,7 +312,8 @@ int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
 		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key must have %d bytes",
 				ZNS_KEY_ID_BYTES);
-	rep->r.encryption = NULL; /* the reply must not point to a record that is replaced */
+	/* the reply must not point to a record that is about to be replaced */
+	rep->r.encryption = NULL;
 	if (zns_store_set_encryption(d->store, q, &rep->err))
 		return rep->err.code;
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
@@ -323,7 +326,7 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	bool done;
 	int ret;
 
-	/* its record would bring a key that is wrapped with the old master key */
+	/* its record would have a key that is wrapped with the old master key */
 	for (l = d->leases; l; l = l->next)
 		if (lease_admitted(l) && l->dump.encrypted)
 			return zns_fail(&rep->err, -EBUSY,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Questions that change nothing. */
+/* Requests that change nothing. */
 #include <string.h>
 #include "table.h"
 
@@ -135,7 +135,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
 		if (l->kind == LEASE_SOURCE || l->kind == LEASE_NAMED)
-			continue; /* the lease that it belongs to is listed */
+			continue; /* it belongs to a lease that is listed */
 
 		zns_pb__lease_line__init(line);
 		line->kind = l->kind == LEASE_YIELDING ? (char *)l->yields.ops->kind :
@@ -187,9 +187,11 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 
 #define SCATTERED_SHOWN 8
 #define SCATTERED_BELOW 0.9
-#define SCATTERED_BYTES MIB(64) /* smaller checkpoints are restored quickly wherever they lie */
+/* a smaller checkpoint is restored quickly wherever its bytes are */
+#define SCATTERED_BYTES MIB(64)
 
-/* Groups that its rate needs. Moves may leave it in fewer: two lanes in one. */
+/* How many groups the checkpoint's rate needs. Moves may leave it in fewer, if they bring two lanes
+ * together. */
 static uint32_t width_wanted(struct znsd *d, const ZnsPb__Checkpoint *c)
 {
 	uint32_t want = zns_alloc_width(c->qos_requested_mibps, d->zone_mibps);
@@ -206,8 +208,8 @@ static bool metadata_only(const ZnsPb__Checkpoint *c, uint32_t group)
 }
 
 /*
- * An upper bound of the restore's rate, from how full its groups are, without the order of units.
- * 0: unknown.
+ * An upper bound for the rate of a restore, computed from the bytes in each group, regardless of
+ * the order of units. 0: unknown.
  */
 static double rate_bound(struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *in)
 {
@@ -227,7 +229,7 @@ static double rate_bound(struct znsd *d, const ZnsPb__Checkpoint *c, uint64_t *i
 	return most && nr ? zns_min((double)all / nr / (double)most, 1.0) : 0;
 }
 
-/* Slowest first; the fastest are dropped if there are too many lines. */
+/* Inserts a line; the slowest come first, and the fastest are dropped if there are too many. */
 static void add_scattered(ZnsPb__Status *s, ZnsPb__Scattered *line)
 {
 	size_t at = s->n_scattered;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The answer to a request, and its memory. */
+/* The answer to a request, and the memory that it uses. */
 #include <string.h>
 #include "requests.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests of a running dump or restore, and its end. */
+/* Requests of a running dump or restore, and the end of it. */
 #include "table.h"
 
-/* shares by weight are computed again within this time after a lease begins or ends */
+/* shares by weight are computed again within this time after a lease has begun or ended */
 #define WEIGH_MS 50u
 
 static void tell_growth(const struct znsd *d, const struct growth *g, struct reply *rep)
@@ -78,12 +78,12 @@ int serve_dump_room(struct znsd *d, const struct call *x, struct reply *rep)
 	return dump_room(d, x->l, &rep->r.room, &rep->err);
 }
 
-/* On failure the lease stays until the client aborts or disconnects. */
+/* If it fails, the lease exists until the client aborts or disconnects. */
 int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;
 
-	if (conn_left(x->conn)) /* the client gave up, and reported no commit */
+	if (conn_left(x->conn)) /* the client has given up and did not report a commit */
 		return zns_fail(&rep->err, -EPIPE,
 				"commit: the program that asked for it has ended");
 	ret = commit_dump(d, x->l, x->q->commit, &rep->err);

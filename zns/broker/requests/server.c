@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The poll loop. Nothing here blocks on a peer. Each connection has its own buffers. A peer that
- * does not read its answer is not read from.
+ * The poll loop. It never blocks on a peer. Each connection has buffers of its own. While a peer
+ * does not read its answer, its further requests are not read.
  */
 #include <poll.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include "conn.h"
 
-#define PEER_MS 10000 /* limit for a peer to finish its request, or to read its answer */
-#define OUT_MAX MIB(64) /* bytes of unread answers; above this, query requests wait */
+#define PEER_MS 10000 /* time limit for a peer to complete its request, or to read its answer */
+#define OUT_MAX MIB(64) /* bytes of unread answers above which query requests wait */
 #define ACCEPT_RETRY_MS 100 /* pause when no descriptor is left for a new connection */
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
@@ -33,20 +33,21 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	c->follows = req->follows;
 	ret = dispatch(d, c, req, &rep);
 	if (rep.later) {
-		reply_free(&rep); /* the waiter owns the request now */
+		reply_free(&rep); /* a waiter has taken over the request */
 		return;
 	}
 	conn_answer(d, c, &rep, ret);
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-/* While too many answers are unread, questions wait. Dumps and restores do not. */
+/* May this request be served? While too many answers are unread, queries wait; dumps and restores
+ * do not. */
 static bool may_ask(const struct znsd *d, const struct conn *c)
 {
 	return d->server->out_bytes < OUT_MAX || lease_last(d, c);
 }
 
-/* Serves the complete messages in the buffer; returns true if there was one. */
+/* Serves the complete requests in the buffer; returns true if there was one. */
 static bool conn_serve(struct znsd *d, struct conn *c)
 {
 	size_t at = 0;
@@ -90,8 +91,9 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 }
 
 /*
- * Shall more of a request be read now? The time of a request runs once it has begun. For a dump it
- * runs only while there is room: a commit shall not fail because of others.
+ * Shall more of a request be read now? The time limit of a request begins when its first byte was
+ * received. For a dump it only counts while there is memory for the request, so that a commit does
+ * not fail because of others.
  */
 static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 {
@@ -101,7 +103,7 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 		uint32_t len = conn_frame_len(c, 0);
 		bool dump = lease_of(d, c);
 
-		/* A complete request waits until questions are answered again. */
+		/* A complete request is waiting until queries are served again. */
 		runs = wants = c->in.len - CONN_HEAD < len;
 		if (wants && !intake_room(d, &c->intake, len, dump)) {
 			wants = false;
@@ -115,8 +117,8 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 	return wants;
 }
 
-/* Closes connections that exceed the time for a request or an answer. Returns milliseconds until
- * the next one may, -1: none. */
+/* Closes connections that have exceeded the time for a request or an answer. Returns milliseconds
+ * until the next one may, -1: none. */
 static int conns_late(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns(), limit = PEER_MS * 1000000ull, next = UINT64_MAX;
@@ -149,8 +151,8 @@ static int conns_late(struct znsd *d)
 
 static void conn_close(struct znsd *d, struct conn *c);
 
-/* All connections are in use: closes the one that has been silent longest, if it holds and waits
- * for nothing. */
+/* To be called when the maximum of connections is reached: closes the one that has been silent for
+ * the longest time, among those that have no lease and wait for nothing. */
 static bool conn_displace(struct znsd *d)
 {
 	struct conn **p, **found = NULL, *c;
@@ -193,13 +195,14 @@ static void conns_sweep(struct znsd *d)
 		}
 		*p = c->next;
 		conn_close(d, c);
-		/* The close may have answered a waiter and found it dead: look from the start. */
+		/* Closing may have answered a waiter and found its connection dead, so start
+		 * again. */
 		p = &d->server->conns;
 	}
 }
 
-/* false: no descriptor is left. The connection stays in the queue, and poll would report it again
- * and again. */
+/* Accepts a connection. false: no descriptor is available. The connection then stays in the queue,
+ * and poll would report it again and again. */
 static bool accept_one(struct znsd *d)
 {
 	int fd = accept4(d->server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -214,7 +217,7 @@ static bool accept_one(struct znsd *d)
 	}
 	if (!c)
 		return true;
-	/* Append: the first to come is the first to get room for a large request. */
+	/* Append, so that the first connection is the first to get memory for a large request. */
 	for (p = &d->server->conns; *p; p = &(*p)->next)
 		;
 	*p = c;
@@ -246,7 +249,8 @@ static bool may_leave(struct znsd *d, uint64_t now)
 		return false;
 	if (!sweeping_start(d))
 		return true;
-	d->server->idle_since = now; /* the sweeping program connects as a client */
+	/* a running `znsctl gc` is a client of its own, so the broker is not idle */
+	d->server->idle_since = now;
 	return false;
 }
 
@@ -271,11 +275,12 @@ static int time_out(struct znsd *d)
 	uint64_t now;
 	int ms;
 
-	/* The catalogue in memory may be newer than the one on the device: nothing is granted,
-	 * reset or written over any more. */
+	/* The catalogue in memory may be newer than the one on the device, so nothing is granted,
+	 * reset or overwritten any more. */
 	if (d->lost)
 		return 10;
-	/* In this order: leases that end leave room for waiters, and then garbage. */
+	/* This order matters: leases that end leave room for waiting dumps, and after that
+	 * garbage. */
 	ms = leases_reap(d);
 	if (d->freed)
 		waiters_run(d);
@@ -286,7 +291,7 @@ static int time_out(struct znsd *d)
 	ms = least(ms, hot_idle(d));
 	ms = least(ms, sweeping_step(d));
 	now = zns_mono_ns();
-	/* An answer to a waiter may have found its peer dead. */
+	/* Answers to waiters may have failed because their peers are dead. */
 	for (c = d->server->conns; c; c = c->next)
 		if (c->dead)
 			return 0;
@@ -316,20 +321,22 @@ int server_loop(struct znsd *d)
 
 	for (;;) {
 		conns_sweep(d);
-		/* Memory and device differ now: the next broker reads the device anew. */
+		/* Memory and device differ now. The broker ends, and the next one reads the device
+		 * again. */
 		if (zns_store_foreign(d->store) && !d->quit) {
 			znsd_say(LOG_ERR, NULL, "somebody else writes the catalogue of %s: leaving",
 				 d->reg.path);
 			d->quit = true;
 		}
 		ms = time_out(d);
-		/* Serve input that came while a request waited for admission: poll does not report
-		 * it again. */
+		/* Serve input that arrived while a request waited for admission, since poll does
+		 * not report it again. */
 		for (c = d->server->conns; c; c = c->next)
 			if (conn_serve(d, c))
 				ms = 0;
 		if (d->quit) {
-			/* The answer to `quit` should be sent, but no peer may keep us. */
+			/* The answer to `quit` should still be sent, but no peer may delay the
+			 * end. */
 			if (!quit_by)
 				quit_by = zns_mono_ns() + 1000000000ull;
 			if (!answers_pending(d) || zns_mono_ns() >= quit_by)
@@ -371,12 +378,12 @@ int server_loop(struct znsd *d)
 		}
 		if (fds[2].revents)
 			finisher_reap(d);
-		/* After the other connections: `who` has no entry for a new one. */
+		/* After the other connections, because `who` has no entry for a new one. */
 		if (fds[0].revents && !accept_one(d))
 			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}
-	/* Leases end with us, but none of their zones is reset now: the next broker waits for the
-	 * writers' lock. */
+	/* Leases end with the broker, but none of their zones is reset now: the next broker first
+	 * waits for the writers' lock. */
 	while ((c = d->server->conns)) {
 		d->server->conns = c->next;
 		waiter_drop(d, c);

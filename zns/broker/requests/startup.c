@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Start and end of a broker: from a name to a process that owns the device. */
+/* Start and end of a broker: finds the device by its name, and takes it over exclusively. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
@@ -12,12 +12,12 @@
 #include "zns/process.h"
 #include "requests.h"
 
-#define WRITERS_MS 10000 /* helpers of a dead broker end within this */
+#define WRITERS_MS 10000 /* time within which helpers of a dead broker end */
 
-/* A leaving or dying broker still holds its locks for a moment. */
+/* A broker that is ending or dying holds its locks for a moment longer. */
 #define LEAVING_MS 5000
 #define DEVICE_MS 500
-#define MARKED_MS 1000 /* limit for an ending context to release its device */
+#define MARKED_MS 1000 /* time within which a memory context that ends releases its device */
 
 static int open_lock(const struct znsd *d, const char *suffix, struct zns_err *err)
 {
@@ -61,7 +61,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	char have[ZNS_UUID_STR], want[ZNS_UUID_STR];
 	int ret;
 
-	/* -ENOENT would read as "no broker" to a client. */
+	/* A client would take -ENOENT for "no broker". */
 	ret = zns_broker_lock_device(d->reg.path, DEVICE_MS, &d->server->dev_lock_fd, err);
 	if (!ret)
 		ret = zns_dev_open(d->reg.path, ZNS_DEV_CLAIM, &d->dev, err);
@@ -81,8 +81,9 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-/* Contexts of another runtime directory are unknown here, and their zones would be reset. One that
- * ends just now may have its mark a moment longer than its lock file. */
+/* Fails if memory contexts of another runtime directory exist. They are not known here, so their
+ * zones would be reset. A context that is just ending may have its mark on the device for a moment
+ * longer than its lock file. */
 static int refuse_strangers(const struct znsd *d, struct zns_err *err)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -100,7 +101,8 @@ static int refuse_strangers(const struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-/* Dumping helpers see the end of their broker and stop. Nothing of theirs may be reset before. */
+/* Waits for helpers of the previous broker, which notice its end and stop. Nothing that they write
+ * may be reset before that. */
 static int wait_for_writers(struct znsd *d, struct zns_err *err)
 {
 	cleanup_close int fd = open_lock(d, "writers", err);
@@ -115,7 +117,7 @@ static int wait_for_writers(struct znsd *d, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "writers' lock for %s", d->reg.path) : 0;
 }
 
-/* Drops reservations of dumps that never committed. */
+/* Drops reservations of dumps that were never committed. */
 static void drop_orphan_reservations(struct znsd *d)
 {
 	size_t i = 0;
@@ -130,7 +132,8 @@ static void drop_orphan_reservations(struct znsd *d)
 	}
 }
 
-/* Called when everything that needs rights is open, and before the first thread starts. */
+/* Drops capabilities. Called when everything that needs them is open, before the first thread
+ * starts. */
 static int drop_rights(const struct znsd *d, struct zns_err *err)
 {
 	static const int keep[] = { CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN };
@@ -154,8 +157,8 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 		znsd_log_device(&d->reg);
 	if (!ret)
 		ret = zns_broker_run_dir(err);
-	/* A daemon must not pin the directory where it was started. Names are absolute from here
-	 * on. */
+	/* A daemon must not keep the directory busy in which it was started, so names are absolute
+	 * from here on. */
 	if (!ret && (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
 		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
 	if (ret)
@@ -209,9 +212,9 @@ static void close_open_zones(struct znsd *d)
 		znsd_warn("%s", err.msg);
 }
 
-/* Writers of interrupted dumps may have writes under way. No other host may take the device before
- * these end. A failed start releases only what it acquired itself; the next broker of this host
- * releases the rest. */
+/* Releases the drive's reservation. Writers of interrupted dumps may have writes under way, and no
+ * other host may get the device before these end; then the reservation is kept. A failed start only
+ * releases what it acquired itself; the next broker of this host releases the rest. */
 static void unreserve(struct znsd *d)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -227,13 +230,13 @@ static void unreserve(struct znsd *d)
 		host_unreserve(d);
 }
 
-/* Ends the broker in good order. Memory and descriptors are left to the kernel. */
+/* Ends the broker. Memory and descriptors are left to the kernel. */
 void server_stop(struct znsd *d)
 {
 	sweeping_end(d);
 	if (d->server->listen_fd >= 0) {
-		/* We hold the broker lock, so the socket is ours. A client that connects now finds
-		 * no broker and starts the next one. */
+		/* We hold the broker lock, so the socket is ours. A client that connects from now
+		 * on finds no broker and starts the next one. */
 		unlink(d->server->sock_path);
 		close(d->server->listen_fd);
 	}

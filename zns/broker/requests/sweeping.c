@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Runs `znsctl gc` when it is due (gc_due.c) and no other program does: only znsctl can find out
- * which checkpoints are still needed. It is a client like any other, and the broker does not wait
- * for it.
+ * Runs `znsctl gc` when it is due (gc_due.c) and nothing else runs it. It is a separate program
+ * because only znsctl can find out which checkpoints are still needed. It is a client like any
+ * other, and the broker does not wait for it.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -14,11 +14,12 @@
 #include "requests.h"
 
 #define LOOK_MS 60000
-#define LIMIT_MS (10 * 60000) /* a device may hang */
+#define LIMIT_MS (10 * 60000) /* time limit, since a device may hang */
 
 /*
- * Runs in the child of a process with threads: only calls that are safe there. The kernel ends the
- * program with this broker, however the broker ends: the program would start the next one.
+ * Runs in the child of a process with threads, so it only makes calls that are safe there. The
+ * kernel kills the program when this broker ends, for whatever reason, because the program would
+ * start the next broker.
  */
 static void __attribute__((noreturn)) run_gc(char *const argv[], pid_t broker)
 {
@@ -27,7 +28,8 @@ static void __attribute__((noreturn)) run_gc(char *const argv[], pid_t broker)
 	sigset_t none;
 
 	sigemptyset(&none);
-	for (int s = 1; s < NSIG; s++) /* it must not ignore the signals that we ignore */
+	/* reset all signals, so that the program does not ignore those that we ignore */
+	for (int s = 1; s < NSIG; s++)
 		signal(s, SIG_DFL);
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != broker || in < 0 || out < 0 ||
 	    dup2(in, 0) < 0 || dup2(out, 1) < 0 || sigprocmask(SIG_SETMASK, &none, NULL))
@@ -39,7 +41,8 @@ static void __attribute__((noreturn)) run_gc(char *const argv[], pid_t broker)
 static int start(struct znsd *d)
 {
 	char prog[PATH_MAX], id[ZNS_UUID_STR];
-	/* gc.d programs may need a network and rights that this process has given up */
+	/* --no-programs: programs in gc.d may need a network and capabilities that this process has
+	 * given up */
 	char *argv[] = { prog, (char *)"gc", (char *)"--no-programs", (char *)"--dev", id, NULL };
 	int ret = zns_find_znsctl(prog, sizeof(prog));
 	pid_t broker = getpid(), pid;
@@ -84,7 +87,7 @@ bool sweeping_start(struct znsd *d)
 			zns_swept_note(d->reg.uuid);
 		return false;
 	}
-	/* also if it fails: the next time is as far away */
+	/* done even if the start fails, so that the next attempt is after the normal interval */
 	zns_swept_note(d->reg.uuid);
 	s->gc_ns = zns_mono_ns();
 	ret = start(d);

@@ -2,9 +2,10 @@
 #ifndef BROKER_TABLE_H
 #define BROKER_TABLE_H
 /*
- * Lists every request of the broker once, but for those of packages (dispatch_register): the member
- * of zns_pb.request (images/zns-broker.proto), and what finds the lease that its connection must
- * have (dispatch.c). Its handler is `serve_` and the name.
+ * The table of all requests of the broker, except those of packages (dispatch_register): for each
+ * the member of zns_pb.request (images/zns-broker.proto), and the function that finds the lease
+ * which its connection must have (dispatch.c). The handler's name is `serve_` and the request's
+ * name.
  */
 #include "requests.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Dumps that wait for admission. One list holds two queues. One is of dumps that want groups of
- * their own (mode wait) or wait for zones to be finished. The other is of dumps that would share
- * but find no zone to write.
+ * Dumps that wait for admission. One list contains two queues: dumps that want groups of their own
+ * (mode wait) or wait until zones are finished, and dumps that would share but find no zone to
+ * write.
  */
 #include <string.h>
 #include "requests.h"

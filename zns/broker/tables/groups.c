@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The groups as one container sees them. */
+/* The state of the groups, as it looks for one container. */
 #include <string.h>
 #include "tables.h"
 
@@ -18,7 +18,8 @@ double group_read_mibps(const struct znsd *d, uint32_t group)
 	return zns_max(zns_store_profile(d->store)->zone_read_mibps, 1u) * group_worth(d, group);
 }
 
-/* Counts groups that were not granted to the dump, but gave it a zone when its own were full. */
+/* Counts the lease also on groups that were not granted to the dump, but where it got a zone
+ * because its own groups were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
 {
 	uint32_t i;
@@ -72,7 +73,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 
 			g->nr_leases++;
 			g->promised |= lease_promised(l);
-			/* Without a reservation a dump holds its groups by its lease alone. */
+			/* A dump without a reservation holds its groups only by its lease. */
 			if ((l->kind == LEASE_YIELDING || (lease_admitted(l) && l->dump.dynamic)) &&
 			    strcmp(l->container, container))
 				g->nr_reservations++;
@@ -104,7 +105,8 @@ static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t gro
 	return lease_has_group(l, group);
 }
 
-/* The record names the groups that were shared at any time, not only at the beginning. */
+/* Marks a group as shared in the leases that use it now. The record will list groups that were
+ * shared at any time, not only at the beginning. */
 void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
 {
 	size_t r;
@@ -149,7 +151,8 @@ static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *group
 		*at += snprintf(buf + *at, len - *at, "%s%u", i ? " " : "groups ", groups[i]);
 }
 
-/* A connection may hold two reading leases: one of a checkpoint, one of its chain. */
+/* Was a lease of the same connection listed before? A connection may have two reading leases: for a
+ * checkpoint and for its chain. */
 static bool named_before(const struct znsd *d, const struct lease *l)
 {
 	const struct lease *k;
@@ -161,8 +164,8 @@ static bool named_before(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* Names the holders that block @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O,
- * groups 4 5)". */
+/* Lists who prevents the admission of @container: "web (dump, PID 12, groups 0 1 2), io (normal
+ * I/O, groups 4 5)". */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len)
 {
 	const struct lease *l;

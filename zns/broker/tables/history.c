@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What happened on the device since the machine was booted: counters, samples of the times in which
- * something moved, and what each group took. Nobody decides by these figures. A file in the runtime
- * directory keeps them; a broker that is killed loses those of its last sample.
+ * Figures about the device since the machine was booted: counters, samples of the periods in which
+ * data were transferred, and rates of each group. They are only shown; no decision depends on them.
+ * They are kept in a file in the runtime directory; if the broker is killed, those since the last
+ * sample are lost.
  */
 #include <string.h>
 #include "tables.h"
@@ -11,14 +12,16 @@
 #define SAMPLES_MAX 360
 #define NAME "history"
 
-/* A copy has no part in what a newer version wrote into the message: that is freed with it. */
+/* Makes a copy of a message own nothing: fields that a newer version wrote are freed with the
+ * original. */
 static void own(ProtobufCMessage *m)
 {
 	m->n_unknown_fields = 0;
 	m->unknown_fields = NULL;
 }
 
-/* All members of the message are such counters, so they are indexed like an array. */
+/* Returns the @i-th counter. All members of the message are such counters, so they are indexed like
+ * an array. */
 static uint64_t *count(ZnsPb__LoadCounts *c, unsigned i)
 {
 	return (uint64_t *)((char *)c + zns_pb__load_counts__descriptor.fields[i].offset);
@@ -63,7 +66,7 @@ void history_load(struct znsd *d)
 	take_groups(d, m);
 	for (size_t i = 0; m && i < m->n_samples; i++) {
 		if (i + SAMPLES_MAX < m->n_samples)
-			continue; /* the oldest */
+			continue; /* the oldest sample is dropped */
 		h->samples[h->nr_samples++] = m->samples[i];
 		m->samples[i] = NULL;
 	}
@@ -108,7 +111,7 @@ static void keep(struct znsd *d)
 	d->history.changed = false;
 }
 
-/* The counts since @before. */
+/* Returns the difference between the present counts and those at @before. */
 static ZnsPb__LoadCounts *difference(struct load_history *h)
 {
 	ZnsPb__LoadCounts *c = znsd_alloc(sizeof(*c));

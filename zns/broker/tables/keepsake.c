@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Figures that outlive the idle broker, and end with the boot: files of the runtime directory. */
+/* Stores figures in files of the runtime directory, so that they are kept when an idle broker
+ * exits. After a reboot they are gone. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -23,12 +24,15 @@ ProtobufCMessage *keepsake_load(const struct znsd *d, const char *suffix,
 		return NULL;
 	if (!ret)
 		m = protobuf_c_message_unpack(what, NULL, len, buf);
-	if (!m) /* these are statistics only: the next ones are written to a new file */
+	/* an error is ignored, since these are only statistics; the next ones are written to a new
+	 * file */
+	if (!m)
 		znsd_warn("%s cannot be read: earlier figures are lost", path);
 	return m;
 }
 
-/* A reader sees the whole file or none. No sync: it ends with the boot anyway, and criu waits. */
+/* Replaces the file in one step, so that a reader sees a complete file or none. There is no sync:
+ * after a reboot the file is gone anyway, and criu would have to wait. */
 void keepsake_save(const struct znsd *d, const char *suffix, const ProtobufCMessage *m)
 {
 	size_t len = protobuf_c_message_get_packed_size(m);

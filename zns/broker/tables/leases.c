@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Leases: the live rights of dumps and restores. */
+/* Leases: what running dumps, restores and other clients may use at present. */
 #include <string.h>
 #include "tables.h"
 
@@ -86,7 +86,7 @@ bool lease_has_group(const struct lease *l, uint32_t group)
 	return false;
 }
 
-/* Zones that the lease still writes, as of the last report. */
+/* How many zones the lease is still writing, according to its last report. */
 uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 {
 	uint32_t i, n = 0;
@@ -100,7 +100,7 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	return n;
 }
 
-/* Inserts the new group behind the groups for pages and before those for metadata images. */
+/* Adds a group to the lease, behind the groups for pages and before those for metadata images. */
 void lease_gain_group(struct lease *l, uint32_t group)
 {
 	uint32_t at = l->nr_groups - l->dump.nr_meta, *groups, *weights;

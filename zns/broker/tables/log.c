@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The broker's messages: a line of its log, and a journal record with the same contents in fields.
+ * Messages of the broker: a line in its log, and a journal record with the same contents in fields.
  */
 #include <string.h>
 #include "zns/journal.h"
 #include "tables.h"
 
-/* A broker has one device. Without it, as in tests that run its code, the journal gets nothing. */
+/* A broker has one device. If it is not set, as in tests that run this code, nothing is sent to the
+ * journal. */
 static struct {
 	char device[ZNS_UUID_STR], path[sizeof(((struct zns_registered *)NULL)->path)];
 } about;
@@ -60,10 +61,10 @@ void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	zns_clean(line); /* names of records may hold newlines */
+	zns_clean(line); /* names in records may contain newlines */
 	if (!to_journal(priority, l, line) && zns_journal_owns(STDERR_FILENO))
 		return;
-	/* One write per line: lines of two brokers do not mix. */
+	/* One write for each line, so that lines of two brokers are not mixed. */
 	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n",
 		zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(), line);
 }

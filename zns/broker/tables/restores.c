@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Figures of the last restore of each container. They are not on the device: a restore must not
- * wear the device, and must work if it is read-only or full. Also, the figures are of this machine.
+ * Figures about the last restore of each container. They are not stored on the device, because a
+ * restore must not cause writes, and must work on a device that is read-only or full. Besides, they
+ * only apply to this machine.
  */
 #include <string.h>
 #include "tables.h"
 
-#define RESTORES_MAX 256 /* number of containers; the oldest entry is dropped */
+#define RESTORES_MAX 256 /* number of containers; if there are more, the oldest entry is dropped */
 
 void restores_load(struct znsd *d)
 {
@@ -66,7 +67,7 @@ static void add(struct znsd *d, ZnsPb__RestoreStat *s)
 	list[log->n_restores++] = s;
 }
 
-/* How many groups of @l another container has reserved, or another lease uses now. */
+/* How many groups of @l are now reserved by another container or used by another lease. */
 static uint32_t shared_now(const struct znsd *d, const struct lease *l)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));

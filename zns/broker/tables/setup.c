@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Sets up zones and groups when a broker starts. */
+/* Sets up the tables of zones and groups when a broker starts. */
 #include <string.h>
 #include "tables.h"
 
-/* Zones that a probe could not place may be on any die. So nobody can be promised one. */
+/* Is this the group of zones that a probe could not map? They may be on any die, so nobody can be
+ * promised such a group. */
 static bool group_unknown(const ZnsPb__Profile *p, uint32_t g)
 {
 	return p->has_unknown_group && p->unknown_group == g;
@@ -50,7 +51,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 		if (!d->zones[i].meta && !group_unknown(p, d->zones[i].group))
 			g->zones[g->nr_zones++] = i;
 	}
-	/* Each broker starts with other zones, so that all wear alike. */
+	/* Each broker starts to search at another zone, so that all zones wear equally. */
 	for (i = 0; i < d->nr_groups; i++)
 		if (d->groups[i].nr_zones)
 			d->groups[i].next = (zns_store_generation(d->store) + zns_now_ns() / 1000) %

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Memory. */
+/* Memory allocation. */
 #include <string.h>
 #include "tables.h"
 

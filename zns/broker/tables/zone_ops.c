@@ -76,7 +76,7 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 	for (i = 0; i < nr; i++) {
 		struct zn_zone *z = &d->zones[zones[i]];
 
-		/* One bad zone fails a batch: find the bad one. */
+		/* If a batch fails because of one bad zone, reset them one by one to find it. */
 		ret = all && nr > 1 ? zns_dev_reset(d->dev, &zones[i], 1, &one) : all;
 		if (ret) {
 			znsd_warn("resetting zone %u: %s", zones[i], one.msg);
@@ -112,7 +112,8 @@ int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err)
 	return zones_refresh(d, zone, 1, err);
 }
 
-/* What a device pads a zone with was not written by anybody. */
+/* Sets the write pointer in advance, so that the padding of the device does not count as
+ * written. */
 void zone_filled(struct znsd *d, uint32_t zone)
 {
 	d->zones[zone].z.wp = d->zones[zone].z.capacity;
@@ -132,12 +133,13 @@ uint32_t meta_zones(struct znsd *d, bool open)
 	return n ? n : 1;
 }
 
-/* Restore helpers of an earlier broker hold the readers lock while they read. */
+/* Have the restore helpers of an earlier broker ended? They hold the readers' lock while they
+ * read. */
 bool readers_check(struct znsd *d)
 {
 	if (!d->readers_clear && !flock(d->readers_fd, LOCK_EX | LOCK_NB)) {
-		/* We do not keep the lock: our own readers take it shared, and we know them by
-		 * their leases. */
+		/* Release the lock again: our own readers take it shared, and we know them by their
+		 * leases. */
 		flock(d->readers_fd, LOCK_UN);
 		d->readers_clear = true;
 		d->sweep = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The zone table: each zone's state, writer and possible uses. */
+/* The zone table: state, writer and possible uses of each zone. */
 #include <string.h>
 #include "zns/layout.h"
 #include "tables.h"
@@ -15,8 +15,8 @@ bool zone_usable(const struct zn_zone *z)
 }
 
 /*
- * A record may claim bytes that were never written, or that a reset took. A dump in such a zone
- * could not commit. So nobody gets the zone until the checkpoint is removed.
+ * Does a record claim bytes that were never written, or that were reset? A dump in such a zone
+ * could not commit, so the zone is not granted until the checkpoint is removed.
  */
 static bool claimed_unwritten(const struct znsd *d, uint32_t zone)
 {
@@ -44,7 +44,8 @@ bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container,
 	const struct zn_zone *z = &d->zones[zone];
 	const char *owner;
 
-	/* On a disk a zone is one checkpoint's, and free as soon as that is removed. */
+	/* On a disk a zone belongs to one checkpoint, and is free when that is removed, so it is
+	 * never continued. */
 	if (on_disk(d) || !zone_parked(d, zone) ||
 	    z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
 		return false;
@@ -75,14 +76,14 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 		return false;
 	if (z->old && !d->readers_clear)
 		return false;
-	/* Normal I/O writes to its zones without telling us. */
+	/* Programs that do normal I/O write to their zones without telling the broker. */
 	if (d->groups[z->group].io && !z->ours)
 		return false;
 	return !zone_live(d, zone);
 }
 
-/* Marks zones that dumps wrote. Their group may become reserved for normal I/O, and the broker must
- * still reset them. */
+/* Marks zones that dumps have written. Even if their group becomes reserved for normal I/O, the
+ * broker must reset them. */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	size_t i;
@@ -101,7 +102,8 @@ uint32_t zones_active(const struct znsd *d)
 
 		if (z->meta || d->groups[z->group].io)
 			continue;
-		/* An empty zone in a writer's hands is active as soon as it writes. */
+		/* An empty zone that has been granted becomes active with its first write, so it
+		 * counts. */
 		n += zns_zone_is_active(z->z.state) || (z->writer && z->z.state == ZNS_ZONE_EMPTY);
 	}
 	return n;
