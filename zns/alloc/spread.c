@@ -48,7 +48,7 @@ double zns_alloc_fair(const double *wants, const double *weights, uint32_t nr, d
 		left -= sorted[i].want;
 		heavy -= sorted[i].weight;
 	}
-	/* no contention */
+	/* every dump gets what it wants, so return a level above all of @wants */
 	return sorted[nr - 1].want / sorted[nr - 1].weight + left;
 }
 

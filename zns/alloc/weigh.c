@@ -9,7 +9,7 @@ struct state {
 	/* by how much its level rises for each MiB/s: the cost of its most expensive resource,
 	 * divided by its weight */
 	double level_per_mibps;
-	bool still; /* its rate is final */
+	bool still; /* the item's rate is final */
 };
 
 static void prepare(struct zns_weighed *v, uint32_t nr, struct state *st)

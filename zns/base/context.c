@@ -10,8 +10,9 @@
 #include "zns/context.h"
 
 #define MAGIC "ZNSMEMC1"
-#define INFIX ".memory-" /* between the device's UUID and the context's */
-#define MARK (1LL << 62) /* offset of the byte that is locked on the device; no data are there */
+#define INFIX ".memory-" /* part of the file's name between the device's UUID and the context's */
+/* offset of the byte of the device that is locked as a mark; the device has no data there */
+#define MARK (1LL << 62)
 
 /* The file header. The file is on tmpfs and only read on this machine, so it is in host byte
  * order. */

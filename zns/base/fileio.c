@@ -123,7 +123,7 @@ int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len)
 
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
 {
-	/* O_NONBLOCK: a FIFO in place of a file must not hang us. */
+	/* O_NONBLOCK, so that a FIFO in place of the file does not block us */
 	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	return fd < 0 ? -errno : zns_read_fd(fd, max, out, out_len);

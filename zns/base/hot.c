@@ -238,8 +238,8 @@ static off_t bytes_at(const struct zns_hot *h, uint32_t slot)
 	return (off_t)(h->head_bytes + (uint64_t)slot * h->shape.slot_bytes);
 }
 
-/* Returns the unit's slot. UINT32_MAX: it has none; then *victim is the slot to use for the unit,
- * or UINT32_MAX. */
+/* Returns the slot that has the unit, or UINT32_MAX if there is none; then *victim is a slot that
+ * can be used for the unit, or UINT32_MAX if none is free. */
 static uint32_t look_up(const struct zns_hot *h, uint64_t name, uint64_t now, uint64_t *word,
 			uint32_t *victim)
 {

@@ -56,7 +56,7 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 	snprintf(line, sizeof(line), "%s\n", out);
 	if (ret)
 		return zns_fail_sys(err, ret, "no random machine id can be made");
-	/* the first use may be before any device was registered */
+	/* the configuration directory may not exist yet, if no device was registered before */
 	ret = conf_mkdirs(zns_config_dir(), err);
 	if (ret)
 		return ret;

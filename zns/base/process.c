@@ -41,7 +41,7 @@ static void write_file(const char *path, const char *text)
 	if (fd < 0)
 		return;
 	if (write(fd, text, strlen(text)) < 0)
-		errno = 0; /* not allowed to change it: leave it */
+		errno = 0; /* no permission to change it: leave it as it is */
 	close(fd);
 }
 
@@ -117,7 +117,8 @@ void zns_process_shed(void)
 	sched_setscheduler(0, SCHED_OTHER, &usual);
 	setpriority(PRIO_PROCESS, 0, 0);
 #ifdef SYS_ioprio_set
-	syscall(SYS_ioprio_set, 1, 0, 0); /* for this process: no I/O priority of its own */
+	/* removes this process's own I/O priority, so that its nice value applies */
+	syscall(SYS_ioprio_set, 1, 0, 0);
 #endif
 	memset(&all, 0xff, sizeof(all));
 	sched_setaffinity(0, sizeof(all), &all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Paths and locks shared by clients, brokers and `format`. */
+/* Paths and locks in the runtime directory, which clients, brokers and `znsctl format` share. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>

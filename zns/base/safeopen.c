@@ -43,7 +43,8 @@ static int open_beneath(int dirfd, const char *name, int flags)
 	if (!plain_name(name))
 		return -EINVAL;
 	fd = try_openat2(dirfd, name, (uint64_t)flags, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-	if (fd == -ENOSYS) { /* for a path of one component O_NOFOLLOW is as good as openat2() */
+	/* without openat2(): O_NOFOLLOW does the same for a path of one component */
+	if (fd == -ENOSYS) {
 		fd = openat(dirfd, name, flags);
 		if (fd < 0)
 			fd = -errno;

@@ -19,7 +19,7 @@ int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN])
 			return -errno;
 		have += n;
 	}
-	out[6] = (out[6] & 0x0f) | 0x40; /* version 4 */
+	out[6] = (out[6] & 0x0f) | 0x40; /* version 4 (random) */
 	out[8] = (out[8] & 0x3f) | 0x80; /* RFC 4122 variant */
 	return 0;
 }

@@ -4,7 +4,7 @@
 #include "zns/move.h"
 
 #define FLUSH_PATIENCE_MS 10000
-#define LOOK_MS 1000u /* longest time between two questions to the broker, in ms */
+#define LOOK_MS 1000u /* longest time in ms between two requests to the broker during a wait */
 
 static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
 		    uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err)
@@ -156,7 +156,7 @@ void zns_move_abort(struct zns_move *m)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	if (!m->answer)
-		return; /* there is no lease */
+		return; /* no lease was taken */
 	req.has_abort = req.abort = 1;
 	zns_session_tell(m->s, &req, NULL);
 }

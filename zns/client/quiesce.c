@@ -115,7 +115,8 @@ static int keep(struct zns_quiesce **out, int *sk, const char *name,
 	return 0;
 }
 
-/* Does the same for the pager that listens on the socket @file. */
+/* Asks the pager that listens on the socket @file to stop evicting for these tasks, if it serves
+ * them. */
 static int try(int dir, char *file, const pid_t *pid, uint32_t nr, struct zns_quiesce **out,
 	       struct zns_err *err)
 {

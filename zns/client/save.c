@@ -328,7 +328,8 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups) /* other dumps got zones in this dump's groups meanwhile */
+	/* other dumps got zones in the groups of this dump while it ran */
+	if (resp->has_shared_groups)
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;

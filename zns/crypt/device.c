@@ -153,7 +153,10 @@ int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Man
 		return zns_fail(err, ret, "checkpoint %s is encrypted: %s", str, e.msg);
 	if (!ret)
 		ret = zns_crypt_open(master, m->checkpoint->id.data, k, out, &e);
-	else /* its record has no wrapped key any more, so a master key would not help */
+	/*
+	 * the record of the checkpoint has no wrapped key any more, so a master key would not help
+	 */
+	else
 		ret = zns_fail(
 			&e, -ENOKEY,
 			"the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "

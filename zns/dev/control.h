@@ -14,7 +14,7 @@ struct emu_cal;
 
 /* called when all other parts of the device are open */
 int emu_control_open(struct emu *e, struct zns_err *err);
-void emu_control_close(struct emu *e); /* also called for a device that failed to open */
+void emu_control_close(struct emu *e); /* must also be called for a device that failed to open */
 bool emu_stores_nothing(const struct emu *e);
 bool emu_flushes_all(const struct emu *e);
 

@@ -28,8 +28,8 @@ int file_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 		return -EOPNOTSUPP;
 	if (fstatvfs(e->fd, &fs) || fstat(e->fd, &st))
 		return -errno;
-	/* a file that has once got all of its blocks keeps them for ever (emu_give_back), so avoid
-	 * that */
+	/* also refuse if that could fill up the last holes: a fully allocated file is never given
+	 * holes again (emu_give_back) */
 	if ((uint64_t)fs.f_bavail * fs.f_frsize / KEPT_FREE < len ||
 	    (uint64_t)st.st_blocks * 512 + len >= e->lay.total)
 		return -ENOSPC;

@@ -212,8 +212,8 @@ static int step_tables(struct resize *r, struct zns_err *err)
 {
 	int ret;
 
-	/* if the store becomes smaller: until the new header is written, the zones at the end still
-	 * exist */
+	/* a store that becomes smaller: the zones at the end exist until the new header is written,
+	 * so change nothing */
 	if (in_place(r))
 		return r->p.nr_zones > r->e->p.nr_zones ? add_zones(r, err) : 0;
 	/* Allocate the whole live area: a fault on its mapping could not report that the disk is

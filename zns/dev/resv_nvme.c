@@ -85,11 +85,11 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	if (!buf)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (nvme_get_nsid(r->fd, &r->nsid))
-		return 0; /* it is not an NVMe namespace */
+		return 0; /* @r's device is not an NVMe namespace, so it has no reservations */
 	ret = nvme_identify_ctrl(r->fd, ctrl);
 	if (refused(ret))
-		/* without these permissions no reservation can be made either: only the mount
-		 * record protects */
+		/* without permission for this command we cannot make a reservation either, so only
+		 * the mount record protects the store */
 		return 0;
 	if (nvme_outcome(ret, &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,

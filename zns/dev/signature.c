@@ -39,8 +39,8 @@ bool file_foreign(int fd, char *text, size_t len)
 	return found;
 }
 
-/* Some signatures are at the end of a disk, where mdadm for instance would find them although our
- * header is at the start. So all of them are removed. */
+/* Removes all signatures, also those at the end of the disk, where mdadm for instance would find
+ * them although our header is at the start. */
 int file_wipe_foreign(int fd)
 {
 	blkid_probe pr = begin(fd);

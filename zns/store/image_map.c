@@ -112,7 +112,8 @@ bool zns_map_run_fits(const struct zns_image_run *run, uint64_t size)
 int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, uint8_t **out,
 		 size_t *len, uint32_t *nr_out, struct zns_err *err)
 {
-	cleanup_free uint64_t *last = calloc(nr_from + 1u, sizeof(*last)); /* in pages */
+	/* for each source image: where its previous run ended, in pages */
+	cleanup_free uint64_t *last = calloc(nr_from + 1u, sizeof(*last));
 	size_t n = 0, room = 0;
 	uint8_t *p = NULL;
 

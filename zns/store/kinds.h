@@ -48,7 +48,8 @@ const struct zns_list *zns_kind_list(const struct zns_kind *k, const struct zns_
 /* Decodes a message and checks it by itself. -EBADMSG, or -ENOMEM. */
 int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len,
 		      const struct zns_limits *l, ProtobufCMessage **out, struct zns_err *err);
-/* Makes an entry for the catalogue; takes ownership of @msg, also on failure (NULL). */
+/* Makes an entry for the catalogue; takes ownership of @msg, also on failure (NULL is returned
+ * then). */
 struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k,
 			       ProtobufCMessage *msg, struct zns_err *err);
 /* Checks and applies a record; needs zns_state_room() before. -EBADMSG: @err names the record. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Decides which zones hold the log, and reads their states. */
+/* Decides which zones hold the log, and reads the states of these zones. */
 #include "store_int.h"
 
 bool zns_meta_usable(const struct zns_zone *z)

@@ -406,7 +406,8 @@ static int take_found(struct rebuild *b)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			/* otherwise the checkpoint was imported again after its removal */
+			/* do not report the removal of an earlier instance if the checkpoint was
+			 * imported again afterwards */
 			if (!have)
 				tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
 			news += add_removed(b, f->id, created_ns, t->deleted_ns);

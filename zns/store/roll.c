@@ -17,7 +17,8 @@ static uint64_t superblock_bytes(const struct zns_store *s)
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
-	uint64_t sum = superblock_bytes(s) + zns_geo_log_block(&s->dev->geo) /* for SNAPSHOT_END */,
+	uint64_t sum = superblock_bytes(s) +
+		       zns_geo_log_block(&s->dev->geo) /* one block for SNAPSHOT_END */,
 		 claim = zns_store_claim_rec(s);
 	const struct zns_kind *k;
 

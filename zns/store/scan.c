@@ -252,9 +252,9 @@ static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_
 	return 0;
 }
 
-/* Adds the uses of a known record. On a disk, other checkpoints, whose records are lost, may have
- * been written to its place since. Then its footer is gone, and the bytes there are searched block
- * by block. A tombstone in the footer's place has the same meaning. */
+/* Adds the uses of a record that is known. On a disk, other checkpoints, whose records are lost,
+ * may have been written to its place since. Then its footer is missing (or a tombstone is in its
+ * place), and the bytes there are searched block by block. */
 static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 {
 	uint64_t at = k->manifest->start + zns_align_up(k->manifest->len, (uint64_t)w->block);
@@ -263,7 +263,7 @@ static int take_known(struct walk *w, const ZnsPb__Checkpoint *k)
 
 	if (!zns_geo_is_disk(&w->dev->geo) || !zns_holds_bytes(k, k->manifest->zone, at, w->block))
 		return add_uses(w, k);
-	/* an unreadable block does not prove that the footer is gone */
+	/* an unreadable block does not prove that the footer is missing */
 	if (!block_before(w, k->manifest->zone, at + w->block, false))
 		return add_uses(w, k);
 	own = !zns_footer_read(w->dev, k->manifest->zone, at, &foot, NULL) &&
@@ -349,7 +349,7 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 
 		if (ret)
 			return ret < 0 ? ret : 0;
-		if (z->stuck) { /* an unreadable block is skipped */
+		if (z->stuck) { /* skip the unreadable block and continue below it */
 			z->stuck = false;
 			w->out->unreadable++;
 		}

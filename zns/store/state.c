@@ -49,7 +49,7 @@ struct zns_owner *zns_state_owner(const struct zns_state *st, const char *contai
 			    container);
 }
 
-/* ---- life ---- */
+/* ---- creation and end of a state ---- */
 
 static_assert(offsetof(struct zns_state, by_id) - offsetof(struct zns_state, lists) ==
 		      sizeof(((struct zns_state *)0)->lists),

@@ -90,7 +90,7 @@ struct zns_ent { /* an entry: one message in a list */
 struct zns_zone_place {
 	struct zns_zone_place *next;
 	const ZnsPb__ZoneUse *use;
-	struct zns_ent *ent; /* the checkpoint that has this use */
+	struct zns_ent *ent; /* the entry of the checkpoint that has this use */
 };
 
 struct zns_list {
@@ -232,7 +232,7 @@ struct zns_log_reader {
 	struct zns_dev *dev;
 	uint32_t zone;
 	uint64_t off, limit; /* offset of the next frame, and end of the written part */
-	bool exact; /* limit is known to the block, as it is in an active zone */
+	bool exact; /* is limit exact to the block? It is so in an active zone */
 	/* the header of the frame at off is intact, but the frame extends beyond the limit */
 	bool cut_off;
 	uint8_t *buf;

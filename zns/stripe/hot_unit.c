@@ -14,7 +14,7 @@ struct hot_read {
 	struct cached *c;
 	struct zns_hot_unit u;
 	struct zns_hot_place at;
-	uint8_t *bytes; /* bytes of the unit */
+	uint8_t *bytes; /* buffer for the bytes of the unit */
 };
 
 /* Takes the bytes from the bucket in small steps, like other reads, because a page fault must not

@@ -119,7 +119,7 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 			struct zns_err *err)
 {
 	const struct zns_geometry *geo = &r->dev->geo;
-	/* number of the first piece */
+	/* the number of the first piece, counted from the start of the image */
 	uint64_t piece = piece_size(i->pb), number = c->k * (i->pb->unit / piece),
 		 from = zns_align_down(first * piece, zns_max(geo->block_size, geo->mem_align)),
 		 to = zns_min((last + 1) * piece, (uint64_t)unit_len(i, c->k));
@@ -131,7 +131,7 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
 		uint64_t at = n * piece, len = zns_min(piece, to - at);
-		/* as offsets in the image */
+		/* for the message: the bytes of the piece, as offsets in the image */
 		uint64_t begin = c->k * i->pb->unit + at, end = begin + len;
 
 		if (!is_right(i->pb, number + n, c->buf + at, len))
@@ -246,7 +246,8 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, urgent, err);
 	if (c)
-		look_up(r, NULL, UINT64_MAX, true, &old); /* only looks for a free buffer */
+		/* reads nothing: only finds a free buffer */
+		look_up(r, NULL, UINT64_MAX, true, &old);
 	if (!old || (last - first + 1) * 2 * piece > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
 		return unit_get(r, i, k, urgent, err);
 	old->img = NULL;

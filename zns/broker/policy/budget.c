@@ -8,7 +8,8 @@
  * so several dumps make progress together even on one die.
  */
 #define PACKS_MIN 4u
-#define DISK_PACKS 16u /* the same on an ordinary disk, where zones are small */
+/* the least number of pack zones on an ordinary disk, where zones are small */
+#define DISK_PACKS 16u
 /* programs that do normal I/O open zones without asking the broker, so the count is updated after
  * this time */
 #define IO_LOOK_NS 1000000000ull

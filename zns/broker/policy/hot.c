@@ -22,7 +22,8 @@ struct hot_policy {
 	struct hot_use *zone;
 	uint32_t leases, owner;
 	uint64_t last_ns;
-	/* when memory or configuration was last refused; the next attempt is delayed */
+	/* when the cache could last not be created (no memory, or an error in the configuration);
+	 * the next attempt is delayed */
 	uint64_t refused_ns;
 };
 

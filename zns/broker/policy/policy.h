@@ -19,7 +19,7 @@ struct policy {
 	bool compact_yield; /* a dump needs zones that compactions are writing, so these must end */
 	uint32_t io_zones; /* number of active zones of normal I/O, as counted at io_ns */
 	uint64_t io_ns;
-	/* number of dumps that wait for admission, counted by the requests layer */
+	/* number of dumps that wait for admission; kept up to date by the requests layer */
 	uint32_t nr_waiting;
 	uint8_t *held; /* for each group: will the first waiting dump get it? NULL: no dump waits */
 	struct hot_policy *hot; /* private to hot.c; NULL: no restore has used it yet */
@@ -93,11 +93,11 @@ struct choice {
 	uint32_t *order;
 	uint32_t width, nr_meta;
 	uint32_t pack_zone; /* the pack zone to continue; ZNSD_NONE: begin with an empty zone */
-	struct space space; /* on a disk: the place within the pack zone */
+	struct space space; /* on a disk: the place within the pack zone to which the dump writes */
 	/* MiB/s that are promised to it, on a drive whose zones all share all dies (one domain) */
 	uint32_t promise;
 	bool packed;
-	/* it is packed, and neither a single place nor empty zones have room for all of it */
+	/* the dump is packed, and neither a single place nor empty zones have room for all of it */
 	bool scattered;
 	bool room; /* zones are being finished or reset, so it should be tried again soon */
 	char note[256]; /* in share mode: why the dump gets less than it asked for */
@@ -182,7 +182,8 @@ struct wish {
 	bool spares; /* leave as many empty zones as running dumps may need */
 	bool suspects; /* also accept zones where a write has failed */
 	uint64_t run; /* for a small dump on a disk: bytes that it writes next without a gap */
-	/* for a small dump on a disk: result, the place if it is not an empty zone */
+	/* for a small dump on a disk: result of the search; set if it found a place instead of an
+	 * empty zone */
 	struct space *space;
 };
 /* finds a zone in @group, or else in another group */
@@ -417,7 +418,7 @@ int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct 
 void bury(struct znsd *d, struct grave *g);
 void grave_free(struct znsd *d, struct grave *g);
 
-/* footers.c: on a disk */
+/* footers.c: overwrites obsolete footers on a disk */
 /* To be called when the footer behind @manifest is obsolete. @t: the tombstone with which it is
  * overwritten, or NULL. Both arguments are copied. */
 void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *manifest,

@@ -70,7 +70,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 				 room = cap ? cap - zns_min(cap, promise_rate(l)) : UINT32_MAX;
 
 			if (lease_background(l) || l->kind == LEASE_YIELDING)
-				/* these leases pause while others work, so they get no share */
+				/* such leases pause completely while others work, so they get no
+				 * share of the rate */
 				continue;
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);

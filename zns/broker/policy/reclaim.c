@@ -6,7 +6,8 @@
 #define READERS_RETRY_MS 500
 /* minimum time between two finishes, because real devices may pad a zone for up to a second */
 #define PARK_PACE_MS 20
-#define PARK_BUSY_MS 500 /* the same while dumps run and no dump waits for the finish */
+/* minimum time between two finishes while dumps run and no dump waits for a zone to be finished */
+#define PARK_BUSY_MS 500
 
 static bool old_garbage(const struct znsd *d)
 {

@@ -76,7 +76,7 @@ static int change(struct znsd *d, uint32_t nr, struct zns_err *err)
 
 	if (!ret)
 		ret = zns_file_resize(d->dev, nr, err);
-	/* otherwise the size has changed even though a later step failed */
+	/* an error after the size has changed is not returned */
 	if (d->dev->geo.nr_zones == had)
 		return ret;
 	for (uint32_t i = nr; d->hot && i < had; i++)

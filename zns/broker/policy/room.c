@@ -151,7 +151,7 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	if (ret)
 		return ret;
 	while (zones_active(d) >= max) {
-		/* This cannot be @zone itself, since @zone is not active. */
+		/* zone_lru_parked() cannot return @zone itself, since @zone is not active */
 		if (!zone_lru_parked(d, true, &lru))
 			return zns_fail(err, -EBUSY,
 					"all %u zones that %s may have active are being written",

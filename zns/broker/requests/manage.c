@@ -119,7 +119,7 @@ int serve_rm_check(struct znsd *d, const struct call *x, struct reply *rep)
 		ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
 
 		if (!k)
-			continue; /* it was removed earlier */
+			continue; /* the checkpoint was removed earlier */
 		t.id = k->id;
 		t.by = q->by;
 		t.container = k->container;
@@ -242,7 +242,7 @@ int serve_resize(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	uint32_t pid = x->q->resize->zones == d->nr_zones ? 0 : earlier_client(d);
 
-	if (pid) /* it would write back parts of the old tables */
+	if (pid) /* such a client would write back parts of the old tables */
 		return zns_fail(
 			&rep->err, -EBUSY,
 			"%s is used by PID %u, a program of an earlier build, which does not "
@@ -326,7 +326,8 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	bool done;
 	int ret;
 
-	/* its record would have a key that is wrapped with the old master key */
+	/* the record of a running encrypted dump would have a key that is wrapped with the old
+	 * master key */
 	for (l = d->leases; l; l = l->next)
 		if (lease_admitted(l) && l->dump.encrypted)
 			return zns_fail(&rep->err, -EBUSY,

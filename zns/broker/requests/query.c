@@ -135,7 +135,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
 		if (l->kind == LEASE_SOURCE || l->kind == LEASE_NAMED)
-			continue; /* it belongs to a lease that is listed */
+			continue; /* the zone belongs to a lease that is listed anyway */
 
 		zns_pb__lease_line__init(line);
 		line->kind = l->kind == LEASE_YIELDING ? (char *)l->yields.ops->kind :

@@ -31,7 +31,7 @@ struct waiter {
 	 * queue */
 	bool share;
 	char why[ZNS_ERR_MAX]; /* why the last attempt failed */
-	uint64_t deadline; /* when to give up, as zns_mono_ns */
+	uint64_t deadline; /* deadline of the wait, by zns_mono_ns */
 	uint32_t seconds;
 };
 

@@ -279,8 +279,8 @@ static int time_out(struct znsd *d)
 	 * reset or overwritten any more. */
 	if (d->lost)
 		return 10;
-	/* This order matters: leases that end leave room for waiting dumps, and after that
-	 * garbage. */
+	/* The order matters: leases that end make room for waiting dumps; garbage is reset after
+	 * both. */
 	ms = leases_reap(d);
 	if (d->freed)
 		waiters_run(d);

@@ -49,7 +49,7 @@ struct zn_zone {
 	uint64_t retry_ns; /* no reset or finish before this time, since the last one failed */
 	/* its last write failed, so it is granted only if there is no other zone */
 	bool suspect;
-	bool going; /* it will be cut off by a resize, so it is not granted any more */
+	bool going; /* a resize will cut this zone off, so it is not granted any more */
 	bool ahead; /* blocks were allocated for it before it is written (policy/ahead.c) */
 	bool no_reuse; /* the device refused to make its free places writable */
 };
@@ -82,7 +82,8 @@ enum lease_kind {
 	LEASE_DUMP,
 	LEASE_IMPORT, /* completes a checkpoint that has only pages so far, under its id */
 	LEASE_FLATTEN, /* replaces a checkpoint by one that has no parent and no composed images */
-	LEASE_YIELDING, /* a lease of a package (struct yielding), which gives way to all others */
+	/* a lease of a package (struct yielding), which gives way to all others */
+	LEASE_YIELDING,
 	LEASE_COMPACT, /* moves a checkpoint: the lease on the zones that it writes */
 	LEASE_SOURCE, /* moves a checkpoint: the lease on the zones that it reads */
 	/* a second lease of a dump: on zones of a yielding lease whose units it will name */
@@ -96,12 +97,12 @@ struct lease_dump {
 	uint32_t cap_mibps; /* the limit that it asked for; 0: none */
 	/* only on a drive of one domain: the part of the QoS that is promised */
 	uint32_t promised_mibps;
-	bool dynamic; /* it allocates groups without a reservation */
-	/* it was admitted without sharing: its groups are not granted to others meanwhile */
+	bool dynamic; /* the dump allocates groups without a reservation */
+	/* the dump was admitted without sharing: its groups are not granted to others meanwhile */
 	bool promised;
-	bool grows; /* its writer can use more groups while it runs */
-	bool has_parent; /* it is incremental, so its parent must be kept */
-	/* its checkpoint will be encrypted with the key that has this fingerprint */
+	bool grows; /* the dump's writer can use more groups while it runs */
+	bool has_parent; /* the dump is incremental, so its parent must be kept */
+	/* the checkpoint will be encrypted with the key that has this fingerprint */
 	bool encrypted;
 	uint8_t parent[ZNS_UUID_LEN];
 	uint8_t key_id[8];
@@ -201,8 +202,8 @@ struct lease {
 	uint32_t *groups, nr_groups;
 	struct lease_zone *zones; /* zones that it writes or protects */
 	uint32_t nr_zones, max_zones;
-	bool packed; /* it writes a small checkpoint, so its zones are pack zones */
-	bool ended_well; /* it was committed, or its helper reported that it is done */
+	bool packed; /* the lease writes a small checkpoint, so its zones are pack zones */
+	bool ended_well; /* the lease was committed, or its helper reported that it is done */
 	union {
 		struct lease_dump dump; /* for LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
 		struct {
@@ -225,7 +226,7 @@ static inline bool lease_writes(const struct lease *l)
 	return l->kind <= LEASE_COMPACT;
 }
 
-/* Does the lease give way to all others, so that admissions do not count it? */
+/* Is it a lease that admissions do not count, because it gives way to all others? */
 static inline bool lease_background(const struct lease *l)
 {
 	return l->kind == LEASE_COMPACT || l->kind == LEASE_SOURCE || l->kind == LEASE_NAMED;
@@ -319,14 +320,15 @@ void tables_fini(struct znsd *d);
 
 /* zone_table.c: the state of each zone, and what it can be used for */
 uint64_t zone_live(const struct znsd *d, uint32_t zone);
-bool zone_usable(const struct zn_zone *z); /* it is a data zone that can be written */
-bool zone_empty(const struct znsd *d, uint32_t zone); /* it is empty, and can be granted as it is */
+bool zone_usable(const struct zn_zone *z); /* Is it a data zone that can be written? */
+/* Is the zone empty, and can it be granted without a reset? */
+bool zone_empty(const struct znsd *d, uint32_t zone);
 bool zone_parked(const struct znsd *d, uint32_t zone);
-/* all of its live data belong to small checkpoints */
+/* Do all live data in the zone belong to small checkpoints? */
 bool zone_packed(const struct znsd *d, uint32_t zone);
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room);
 bool zone_parked_pack(const struct znsd *d, uint32_t zone, uint32_t min_room);
-/* it was written, but has no live data and no users: it may be reset */
+/* May the zone be reset: it was written, but has no live data and no users? */
 bool zone_garbage(const struct znsd *d, uint32_t zone);
 /* to be called before @k is removed or moved */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k);

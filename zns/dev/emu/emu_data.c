@@ -218,7 +218,7 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		      emu_io_zero(e, zone_pos(e, zone, wp), emu_capacity(e, zone) - wp,
 				  zone < e->p.log_zones) :
 		      0;
-	/* so that the next flush syncs */
+	/* counts as a change, so that the next flush syncs */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
 	return ret ? zns_fail(err, host_error(ret),

@@ -57,8 +57,8 @@ int emu_presence_try_alone(int fd)
 	return ofd_lock(fd, F_WRLCK, BYTE_PRESENCE, 1, false) ? -EBUSY : 0;
 }
 
-/* With io_uring a kernel worker closes the files of a dead process, which may therefore hold its
- * lock a little longer. So this waits. */
+/* Waits some seconds for the lock, because a dead process may hold it a little longer: with
+ * io_uring a kernel worker closes the files of the process. */
 int emu_presence_wait_alone(int fd)
 {
 	const struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };

@@ -184,9 +184,9 @@ struct emu {
 	bool rdonly; /* the caller opened it for reading only */
 	/* there is no write permission, so no locks are taken and nothing is repaired */
 	bool fd_rdonly;
-	int fd; /* uses the page cache; the locks are on this descriptor */
-	int dfd; /* opened with O_DIRECT, or -1 */
-	int claim_fd; /* opened with O_EXCL, or -1 */
+	int fd; /* descriptor for I/O through the page cache, and for the locks */
+	int dfd; /* descriptor for I/O with O_DIRECT, or -1 */
+	int claim_fd; /* descriptor opened with O_EXCL, which claims the block device, or -1 */
 	bool is_file; /* the device is in a file, not on a block device */
 	atomic_bool direct; /* does O_DIRECT work on dfd? */
 	uint32_t dio_mem, dio_off; /* alignment of memory and of file offsets for O_DIRECT */
@@ -207,7 +207,8 @@ struct emu {
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
 	struct emu_control *control; /* set by a test build; otherwise NULL */
 	/*
-	 * file_reuse.c: the place that this handle may write in each zone; NULL: there is none yet
+	 * file_reuse.c: for each zone the part below the write pointer that this handle may write;
+	 * NULL: it has none in any zone yet
 	 */
 	struct file_place *taken;
 	/* a sync has failed: from then on it is not known what is on the disk */

@@ -221,7 +221,7 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 
 		emu_store(&m->wp, ch[i].to.wp);
 		emu_store(&m->gen, ch[i].to.gen);
-		/* the flags last, since this clears PENDING */
+		/* store the flags last, since this clears PENDING */
 		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE);
 	}
 	return 0;

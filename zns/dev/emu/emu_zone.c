@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Report, open, close, finish, reset. */
+/* Reports, opens, closes, finishes and resets zones. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,9 +12,9 @@
 #include "zns-broker.pb-c.h"
 
 #define ZNS_BROKER_VERSION 1
-/* a larger message is refused before memory is allocated for it */
+/* largest message; a larger one is refused before memory is allocated for it */
 #define ZNS_BROKER_MSG_MAX MIB(64)
-#define ZNS_BROKER_REQ_MAX MIB(8) /* the same limit for requests to znsd */
+#define ZNS_BROKER_REQ_MAX MIB(8) /* largest request to znsd, with the same effect */
 
 /* milliseconds between two signs of life, and between two checks for them */
 #define ZNS_ALIVE_MS 500

@@ -18,7 +18,7 @@ const char *zns_run_dir(void);
 
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
-	char path[256]; /* "emu:/…" or "/dev/…" */
+	char path[256]; /* canonical device spec, such as "emu:/…" or "/dev/…" */
 	/* new checkpoints must be encrypted, whatever the device's own catalogue says */
 	bool encrypted;
 	/* plain (unencrypted) checkpoints are read nevertheless, because the administrator allowed

@@ -28,14 +28,14 @@
 #include "zns-handle.pb-c.h"
 #include "zns-record.pb-c.h"
 
-#define ZNS_CIPHER_AES_256_GCM 1 /* checkpoint_key.cipher */
+#define ZNS_CIPHER_AES_256_GCM 1 /* value of ZnsPb__CheckpointKey.cipher */
 #define ZNS_KEY_BYTES 32
 #define ZNS_KEY_ID_BYTES 8 /* bytes of a key's fingerprint */
 #define ZNS_KEY_ID_STR (2 * ZNS_KEY_ID_BYTES + 1)
 #define ZNS_TAG_BYTES 16 /* bytes of one unit's tag */
 #define ZNS_WRAPPED_BYTES 60 /* bytes of a wrapped key: nonce 12, encrypted key 32, tag 16 */
 #define ZNS_MAC_BYTES 32 /* bytes of a handle's MAC */
-#define ZNS_FORMER_MACS_MAX 64 /* most MACs of earlier versions in one manifest */
+#define ZNS_FORMER_MACS_MAX 64 /* largest number of MACs of earlier versions in one manifest */
 
 /* --- master keys (key.c, keyring.c) --- */
 struct zns_master;
@@ -85,7 +85,7 @@ int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8
 /* --- one checkpoint --- */
 struct zns_crypt;
 
-/* A new random key for the checkpoint @id, wrapped with @m. */
+/* Makes a new random key for the checkpoint @id and wraps it with @m. */
 int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 		  struct zns_crypt **out, struct zns_err *err);
 /* Unwraps the checkpoint's key @k with the master key @m. */

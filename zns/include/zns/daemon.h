@@ -13,7 +13,7 @@
 struct zns_daemon {
 	const char *name; /* the daemon's name for messages */
 	char *const *argv; /* argv[0]: the program's path */
-	const char *log; /* file for its output */
+	const char *log; /* file to which the daemon's output goes */
 	unsigned ready_ms;
 	/* Shall the daemon get this variable of our environment? @var is not terminated: it has
 	 * @len bytes. */

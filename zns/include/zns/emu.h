@@ -190,11 +190,11 @@ bool zns_emu_zones_overlap(const struct zns_emu_params *p);
  *                planes of the die.
  *
  * Commands are served in the order in which they are submitted, each at the earliest time at which
- * everything it needs is idle. A command may also use an idle period before the present model time
- * if it was issued then; the model remembers the last 64 busy periods of each die and channel. Once
- * a command has booked its time, it is not moved any more. So with buffer_units = 1, clients that
- * share a die leave it idle for some channel transfers (7 % at the default rates); with two or more
- * units they do not.
+ * everything it needs is idle. If a command is submitted late, it may still use an idle period
+ * between the time at which it was issued and the present; for that the model remembers the last 64
+ * busy periods of each die and channel. Once a command has booked its time, it is not moved any
+ * more. So with buffer_units = 1, clients that share a die leave it idle for some channel transfers
+ * (7 % at the default rates); with two or more units they do not.
  */
 enum zns_emu_op {
 	ZNS_EMU_OP_WRITE, /* @bytes: written */

@@ -4,7 +4,7 @@
 /*
  * Errors of libzns: every function that can fail returns a negative errno and,
  * where it takes a `struct zns_err *`, leaves one line there that says what is
- * wrong and what to do. The library never prints and never exits; the edge
+ * wrong and what to do. The library never prints and never exits; the program
  * (znsctl, znsd, the helper, criu) shows the line.
  *
  * The object is plain storage owned by the caller: no allocation, nothing to

@@ -15,7 +15,7 @@
 /* version of a manifest whose images have checksums of pieces (ZnsPb__Image.piece) */
 #define ZNS_MANIFEST_VERSION 2
 #define ZNS_FRAME_HDR 48
-/* no real device gets this far, so counting on from a lower value never overflows */
+/* no real device gets this far, so incrementing a valid generation never overflows */
 #define ZNS_GENERATION_MAX (1ull << 56)
 
 enum zns_frame_type {
@@ -36,7 +36,7 @@ enum zns_frame_type {
 	ZNS_FRAME_KEY,
 	ZNS_FRAME_MOVED = 80,
 	ZNS_FRAME_FIRST = 190,
-	ZNS_FRAME_SEALED = 220, /* in a layer of an OCI image (zns/sealed.h) */
+	ZNS_FRAME_SEALED = 220, /* the manifest in a layer of an OCI image (zns/sealed.h) */
 	/* frames of a stream of checkpoints (zns/stream.h) begin here */
 	ZNS_FRAME_STREAM_BEGIN = 230,
 	ZNS_FRAME_STREAM_ITEM,
@@ -49,7 +49,7 @@ enum zns_frame_type {
 
 struct zns_frame {
 	uint16_t type;
-	uint16_t version; /* when packing, 0 stands for ZNS_FRAME_VERSION */
+	uint16_t version; /* when packing, 0 means ZNS_FRAME_VERSION */
 	uint64_t generation; /* log generation, 0 outside the log */
 	uint64_t seq; /* position within that generation, 0 outside the log */
 	const uint8_t *payload; /* points into the buffer given to zns_frame_parse */

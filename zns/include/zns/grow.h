@@ -2,15 +2,15 @@
 #ifndef ZNS_GROW_H
 #define ZNS_GROW_H
 /*
- * Arrays that grow. Both macros make room for one more element behind the present @nr, and give 0
+ * Arrays that grow. Both macros make room for one more element behind the present @nr, and return 0
  * or -ENOMEM. On failure the array is unchanged. A size that overflows, or a count that does not
  * fit the type of @max, is a failure.
  *
- *	struct { struct thing *v; size_t nr, max; } l;
+ *  *       struct { struct thing *v; size_t nr, max; } l;
  *
- *	if (zns_grow(l.v, l.nr, l.max))
- *		return -ENOMEM;
- *	l.v[l.nr++] = thing;
+ *  *       if (zns_grow(l.v, l.nr, l.max))
+ *  *		return -ENOMEM;
+ *  *       l.v[l.nr++] = thing;
  */
 #include <errno.h>
 #include <stddef.h>

@@ -25,7 +25,7 @@ struct zns_image_run {
 	uint64_t at; /* offset in the source image */
 };
 
-/* Iterates over the runs of a map. */
+/* Reads the runs of a map one after the other. */
 struct zns_map_reader {
 	const uint8_t *p, *end;
 	uint32_t nr_from;

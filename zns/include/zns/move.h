@@ -14,7 +14,7 @@ struct zns_move {
 	/* Set by the caller, who keeps owning what the pointers refer to. */
 	/* connected with ZNS_WRITES; the session need not have opened the device */
 	struct zns_session *s;
-	struct zns_dev *dev; /* open for writing */
+	struct zns_dev *dev; /* the device, open for writing */
 	struct zns_bucket *bucket; /* NULL: no rate limit, and no sharing by weight */
 	/* the highest rate of the bucket in MiB/s, for reads and writes together; 0: no limit */
 	uint32_t rate_mibps;
@@ -30,14 +30,14 @@ struct zns_move {
 	const uint32_t *to_group;
 	const uint32_t *zone_group; /* the group of every zone */
 	bool *written; /* by zone: set to true if data were moved to it; NULL: not needed */
-	uint64_t total; /* bytes to be moved, to show the progress */
+	uint64_t total; /* number of bytes to be moved, to show the progress */
 	bool rude; /* do not wait for dumps and restores that use the same groups */
 	bool defer; /* return -EAGAIN instead of waiting, as long as no data were moved */
 	/* called with the number of bytes moved so far, and from time to time during a wait. NULL:
 	 * not called */
 	void (*tell)(void *arg, uint64_t bytes);
 	void *arg;
-	/* Results. */
+	/* Results of the functions below. */
 	/* moved so far; after zns_move_copy: all that was written, including the manifest */
 	uint64_t bytes;
 	uint64_t waited_ns;

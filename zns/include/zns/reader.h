@@ -103,7 +103,7 @@ void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zn
  * less than half of a unit reads only those pieces.
  */
 enum zns_read_how {
-	ZNS_READ_ORDERLY, /* as in zns_rimage_read_task */
+	ZNS_READ_ORDERLY, /* the normal priority, with reading ahead, as in zns_rimage_read_task */
 	ZNS_READ_BACKGROUND, /* low priority: no task waits for the data */
 	/* the priority of a fault, except that faults go first at the token bucket */
 	ZNS_READ_EARLY,

@@ -34,14 +34,14 @@ struct zns_resv {
 	char why[160];
 	int fd;
 	uint32_t nsid;
-	bool extended; /* host identifiers have 16 bytes, else 8 */
+	bool extended; /* the drive's host identifiers have 16 bytes; otherwise 8 */
 	bool persist; /* if wanted, the reservation survives a power loss of the drive */
 	uint8_t types; /* supported types; bit n: type n (1 to 6) */
 	uint8_t host[ZNS_HOST_ID_LEN];
 	uint64_t own_key; /* key of this machine */
 	/* Set by zns_resv_take: */
 	bool held;
-	bool fresh; /* this host did not hold it before */
+	bool fresh; /* this host did not hold the reservation before */
 	/* key with which this host is registered: own_key, unless other software registered
 	 * first */
 	uint64_t key;

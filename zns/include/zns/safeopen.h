@@ -16,9 +16,12 @@
 
 #define ZNS_BASE_MAX 256 /* size of a name in a directory, including the NUL */
 
-/* Opens a regular file in @dirfd for reading; @st is its state. Returns its descriptor, or -errno:
- * -ELOOP: a link; -EISDIR; -EINVAL: any other kind; -EAGAIN: another process has a lease on it;
- * -ENOENT. zns_open_why() explains each of them. */
+/*
+ * Opens a regular file in @dirfd for reading; *st gets its state. Returns its descriptor, or
+ * -errno: -ENOENT: there is none; -ELOOP: it is a link; -EISDIR: it is a directory; -EINVAL: it is
+ * of another kind; -EAGAIN: another process has a lease on it. zns_open_why() explains each of
+ * these errors.
+ */
 int zns_open_file(int dirfd, const char *name, struct stat *st);
 const char *zns_open_why(int code); /* a static string, or strerror's */
 

@@ -46,7 +46,8 @@ struct zns_save {
 	 * ask->sealed and ask->key_id. */
 	const ZnsPb__Manifest *sealed;
 	const struct zns_crypt *proof;
-	bool keeps_record; /* with @sealed: the caller has set @c, including time and rate */
+	/* with @sealed: the caller has set @c, including time and rate, and they are kept */
+	bool keeps_record;
 	/* Owned by this struct. A caller may set these before zns_save_begin. */
 	/*
 	 * master key, held until the checkpoint's own key is wrapped; NULL: the checkpoint is plain

@@ -27,7 +27,7 @@ static inline uint64_t zns_sealed_most(uint64_t bytes)
 /* Can the checkpoint, encrypted or not, be exported without decryption? -EOPNOTSUPP: no; the
  * message says what can be done. -ENOKEY: its key is gone. @m: as zns_manifest_read returns it. */
 int zns_sealed_may(const ZnsPb__Manifest *m, struct zns_err *err);
-/* The stripe unit of all its images; 0: they have different ones. */
+/* The stripe unit of all images of the manifest; 0: they have different ones. */
 uint32_t zns_sealed_unit(const ZnsPb__Manifest *m);
 /* Packs the manifest; free *out with free(). */
 int zns_sealed_pack(const ZnsPb__Manifest *m, uint8_t **out, size_t *len, struct zns_err *err);

@@ -102,7 +102,7 @@ int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t le
 int zns_use_add_memory(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t len, const uint8_t *context);
 /* May these uses of two checkpoints refer to the same bytes? */
 bool zns_use_shares(const ZnsPb__ZoneUse *a, const ZnsPb__ZoneUse *b);
-/* For qsort: by zone, then by offset. */
+/* Comparison function for qsort: sorts uses by zone, then by offset. */
 int zns_use_cmp(const void *, const void *);
 /* Marks a record as a newer version of its checkpoint, which was @moved on its device or comes from
  * elsewhere. @deleted_ns: time of a tombstone for this id, than which the new version must be
@@ -120,11 +120,12 @@ const ZnsPb__Reservation *zns_store_reservation(const struct zns_store *s, size_
 const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
 						     const char *container);
 
-/* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
+/* Bytes of committed checkpoints in one zone. If it is 0, the zone may be reset. */
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
 /* The longest use of the zone by a memory context; NULL: there is none. */
 const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone);
-/* Bytes in the zone of committed checkpoints that are marked `packed`. */
+/* Bytes of committed checkpoints in the zone, counting only checkpoints that are marked
+ * `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
 /* Lists the ranges of the zone that committed checkpoints use, in no particular order, up to @max.
  * Returns how many there are. */
@@ -165,7 +166,7 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /* Changes between this call and zns_store_batch_end are written together. None of them is durable
  * until that function has returned, although the catalogue in memory already has them. If it fails,
- * the changes may or may not be on the device, so the store must be opened anew. */
+ * the changes may or may not be on the device, so the store must be closed and opened again. */
 void zns_store_batch_begin(struct zns_store *s);
 int zns_store_batch_end(struct zns_store *s, struct zns_err *err);
 /* -ENOENT: no such checkpoint */

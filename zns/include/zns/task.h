@@ -30,8 +30,8 @@ struct zns_running {
 	bool (*enter)(struct zns_running *r);
 	void (*leave)(struct zns_running *r);
 	/* set while the request is served */
-	_Atomic bool lacks; /* some pages were not filled */
-	_Atomic bool gone; /* its address space no longer exists */
+	_Atomic bool lacks; /* the task lacks some pages, which were not filled */
+	_Atomic bool gone; /* the task's address space no longer exists */
 };
 #define ZNS_TASK(p) ((struct zns_task){ .pid = (p), .uffd = -1 })
 

@@ -74,7 +74,7 @@ struct zns_writer_params {
 	uint64_t expected;
 	uint32_t nr_groups; /* the stripe's width */
 	uint32_t zone_mibps; /* approximate write rate of one zone alone, MiB/s; 0: not known */
-	const uint32_t *groups; /* copied */
+	const uint32_t *groups; /* the groups of the stripe; copied */
 	const uint32_t *weights;
 	/* if not NULL: the manifest and all images without pages are written only to this group */
 	const uint32_t *metadata_group;
@@ -272,8 +272,8 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
  * from any thread at any time. */
 void zns_writer_crowded(struct zns_writer *w, bool crowded);
 
-/* Tells that @writers writers use zones of @group now, including this one. Until it has measured
- * its own writes, the writer assumes that its zone there gets an equal share of
+/* Tells the writer that @writers writers, including itself, use zones of @group now. Until it has
+ * measured its own writes, the writer assumes that its zone there gets an equal share of
  * zns_writer_params.zone_mibps. May be called from any thread at any time. */
 void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
 

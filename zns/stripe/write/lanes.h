@@ -21,7 +21,10 @@ struct lane {
 	uint32_t taken; /* number of units of this lane that workers are processing */
 	/* How fast the lane's zone accepts units (weights.c): running means over its last
 	 * writes. */
-	uint32_t samples, run; /* samples: how many were taken; run: writes in the next sample */
+	/*
+	 * samples: number of samples so far; run: number of writes that belong to the next sample
+	 */
+	uint32_t samples, run;
 	uint64_t run_ns, run_bytes;
 	double ns_per_byte, deviation, last; /* last: the latest sample in ns per byte */
 	uint64_t end_ns; /* time at which the last write ended */

@@ -52,8 +52,8 @@ struct zns_sharer {
 	uint32_t nr_groups;
 	double want; /* the rate that it asked for, in units of a zone's rate */
 	double weight; /* weight relative to other dumps; 0 counts as 1, the default */
-	bool grows; /* it can gain groups; otherwise it only keeps those that it has */
-	bool waits; /* its bottleneck is its groups, not its tasks' memory or a processor */
+	bool grows; /* the dump can gain groups; otherwise it only keeps those that it has */
+	bool waits; /* the dump's bottleneck is its groups, not its tasks' memory or a processor */
 };
 
 /* Returns the level of max-min fair shares: each dump gets what it wants, but no more than this

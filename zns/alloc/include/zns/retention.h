@@ -11,8 +11,9 @@
 
 struct zns_retained {
 	int64_t created_ns; /* time of the commit, CLOCK_REALTIME */
-	bool pinned; /* it is neither counted nor removed */
-	bool pre_dump; /* it cannot be restored, so it is removed like others but not counted */
+	bool pinned; /* the checkpoint is neither counted nor removed */
+	/* the checkpoint cannot be restored, so it is removed like others but not counted */
+	bool pre_dump;
 	bool needed; /* a checkpoint that is not in the list has this one as its parent */
 	size_t parent; /* 1 + the parent's index in the list, or 0 */
 	bool due; /* result: the rule removes it */

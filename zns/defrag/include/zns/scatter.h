@@ -19,7 +19,7 @@ struct zns_scatter_unit {
 struct zns_scatter_zone {
 	uint32_t zone, group;
 	uint64_t bytes; /* how many bytes of the checkpoint are in this zone */
-	bool fixed; /* it is not moved */
+	bool fixed; /* the zone's data are not moved */
 };
 
 struct zns_scatter {
