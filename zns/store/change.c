@@ -35,13 +35,13 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 /* To be called after a failed write: settles whether its record exists. Returns @ret. */
 static int not_written(struct zns_store *s, int ret, struct zns_err *err)
 {
-	/* The record may be on the device although the caller is told that it failed. So a new
-	 * generation without it is written. If that fails too, the next change tries it again
-	 * first. */
 	/* another host has reserved the device meanwhile, so we cannot write any more */
 	if (ret == -EBADE)
 		return zns_store_lost(s, ret);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
+	/* The record may be on the device although the caller is told that it failed. So a new
+	 * generation without it is written. If that fails too, the next change tries it again
+	 * first. */
 	s->need_roll = true;
 	zns_store_roll(s, 0, NULL);
 	return ret;

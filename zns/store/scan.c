@@ -313,8 +313,8 @@ static bool step_over(struct zwalk *z)
 	return false;
 }
 
-/* Walks down until the bytes belong to nothing known. *moved: it has come further, or found
- * something. */
+/* Walks down to the first bytes that belong to no known checkpoint and are no footer. *moved: the
+ * walk has come further, or has found a footer. */
 static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -337,8 +337,8 @@ static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *e
 	return 0;
 }
 
-/* Searches a piece of bytes that belong to nothing known, until known bytes or a footer are
- * found. */
+/* Searches a piece of bytes that belong to no known checkpoint, until it meets known bytes or a
+ * footer. */
 static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];

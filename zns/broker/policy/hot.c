@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The cache that restores share (zns/hot.h): which restores get it, and which zones are hot. A zone
- * is hot while two restores read it, and for some seconds afterwards. So a single restore has no
- * cost.
+ * is hot while two restores read it, and for some seconds afterwards. So a restore that is alone
+ * does not spend time on the cache.
  */
 #include "policy.h"
 #include "zns/hot.h"

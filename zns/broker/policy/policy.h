@@ -308,8 +308,8 @@ static inline bool rate_one_domain(const struct znsd *d)
 	return d->nr_groups == 1;
 }
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
-/* Returns in *promise which part of a QoS a drive of one domain can still promise. -EBUSY: too
- * little, with the reason in @why. */
+/* Determines which part of a QoS a drive of one domain can still promise; *promise gets it. -EBUSY:
+ * too little, with the reason in @why. */
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
 /* the lease's present limit in MiB/s; 0: no limit */
 uint32_t rate_limit(struct znsd *d, const struct lease *l);

@@ -8,7 +8,8 @@
 #include "requests.h"
 
 #define SMALL KIB(4)
-/* enough for eight requests of the largest size; in a manifest a record has some hundred bytes */
+/* enough for eight requests of the largest size; most are much smaller, since a checkpoint's record
+ * has some hundred bytes */
 #define OF_DUMPS MIB(64)
 
 static size_t *used_of(struct znsd *d, bool dump)

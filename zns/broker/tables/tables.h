@@ -116,7 +116,7 @@ struct lease_dump {
 	 */
 	uint32_t claimed;
 	bool scattered; /* neither a single place nor empty zones have room for all of it */
-	uint32_t min_room; /* the writer cannot use less than so many bytes */
+	uint32_t min_room; /* the least room in a zone, in bytes, that its writer can use */
 	uint64_t expected; /* size that it announced in bytes; 0: none */
 	uint32_t width; /* how many zones it may write at the same time, guaranteed */
 	uint32_t most; /* how many zones a dump of its size can use */
