@@ -72,8 +72,8 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	part = calloc(sum + 1, sizeof(*part));
 	if (!first || !part)
 		return -1;
-	/* Sort the parts by group: first[g + 1] is incremented up to the end of the parts of group
-	 * g. */
+	/* Sort the parts by group (a counting sort). Afterwards the parts of group g are those from
+	 * first[g] to first[g + 1] - 1. */
 	for (i = 0; i < s->nr_sharers; i++)
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
 			first[s->sharers[i].groups[k] + 2]++;

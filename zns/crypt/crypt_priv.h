@@ -34,7 +34,7 @@ int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES]);
 /* keyring.c: reads the key's payload into @buf (at most @max bytes); *len is its length. */
 int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct zns_err *err);
 
-/* aead.c */
+/* ---- aead.c ---- */
 struct aead {
 	const uint8_t *key, *nonce;
 	/* additional authenticated data: up to four strings; NULL ends the list */
@@ -48,7 +48,7 @@ int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size
 int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
 	      const uint8_t tag[ZNS_TAG_BYTES]);
 
-/* wrap.c */
+/* ---- wrap.c ---- */
 int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 	     const uint8_t key[ZNS_KEY_BYTES], uint8_t out[ZNS_WRAPPED_BYTES]);
 int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],

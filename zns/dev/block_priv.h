@@ -15,11 +15,11 @@ struct block {
 	bool nvme; /* the drive accepts NVMe commands */
 };
 
-/* block.c */
+/* ---- block.c ---- */
 /* Checks that libzbd has room for another descriptor; -EMFILE */
 int block_check_descriptors(const char *spec, struct zns_err *err);
 
-/* block_queue.c */
+/* ---- block_queue.c ---- */
 /* Fills in the limits of the geometry from the queue of block device @name. nr_zones, zone_size,
  * open and active limits and block size have been filled in from libzbd. */
 void block_queue_limits(const char *name, struct zns_geometry *g);
@@ -27,7 +27,7 @@ void block_queue_limits(const char *name, struct zns_geometry *g);
  * that. */
 int block_queue_ordered(const char *name, struct zns_err *err);
 
-/* block_io.c */
+/* ---- block_io.c ---- */
 /* Reports @nr zones, from zone @at of the drive on; they are numbered from @first on in @out.
  * @size: size of a zone. */
 int block_report_run(int fd, uint64_t size, uint32_t at, uint32_t first, uint32_t nr,

@@ -77,7 +77,7 @@ static inline struct hw *hw_of(struct zns_dev *d)
 	return (struct hw *)d;
 }
 
-/* hw.c */
+/* ---- hw.c ---- */
 /* @h->dev must have been filled in. hw_fini must be called even after a failure. */
 int hw_init(struct hw *h, const struct hw_raw *raw, unsigned flags, struct zns_err *err);
 void hw_fini(struct hw *h);
@@ -105,7 +105,7 @@ int hw_flush(struct zns_dev *d, struct zns_err *err);
 /* returns -EBADE with a message for people */
 int hw_reserved(struct hw *h, const char *what, struct zns_err *err);
 
-/* hw_io.c */
+/* ---- hw_io.c ---- */
 int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 	     struct zns_err *err);
 int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
@@ -115,7 +115,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
 	    struct zns_err *err);
 
-/* hw_zone.c */
+/* ---- hw_zone.c ---- */
 int hw_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
@@ -127,7 +127,7 @@ int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	.reset = hw_reset, .open_zone = hw_open_zone, .close_zone = hw_close_zone,    \
 	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable
 
-/* hw_sysfs.c */
+/* ---- hw_sysfs.c ---- */
 /* Returns the device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic",
  * …). 0 or -errno. */
 int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len);

@@ -38,7 +38,7 @@ struct nvme_command {
 	uint64_t result;
 };
 
-/* nvme_command.c */
+/* ---- nvme_command.c ---- */
 /* n->fd and n->nsid must have been set. Finds out whether io_uring works with this device. */
 void nvme_transport_init(struct nvme_ns *n);
 void nvme_transport_fini(struct nvme_ns *n);
@@ -47,7 +47,7 @@ int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why);
  * or the kernel. */
 int nvme_outcome(int status, struct zns_err *why);
 
-/* nvme_zone.c */
+/* ---- nvme_zone.c ---- */
 extern const struct hw_raw nvme_raw;
 
 #endif

@@ -275,7 +275,7 @@ struct zns_store {
 	struct zns_log log; /* writes the log; log.generation is the store's present generation */
 	struct zns_state st;
 };
-/* meta.c */
+/* ---- meta.c ---- */
 /* Can the zone be written, and is its write pointer meaningful? */
 bool zns_meta_usable(const struct zns_zone *z);
 /* Counts the zones from @first on that are not empty, as far as the device reports it. */
@@ -290,7 +290,7 @@ int zns_store_fit_profile(struct zns_state *st, uint32_t nr_zones, struct zns_er
 /* Starts a new generation that has room for @need bytes more. If it fails, the old log is still
  * valid. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
-/* alone.c */
+/* ---- alone.c ---- */
 /* -ESTALE: another program also writes the log */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
 /* Marks the store as written by another program, and returns -ESTALE. */

@@ -48,7 +48,7 @@ static inline uint64_t disk_stream_min(const struct znsd *d)
 	return UINT64_C(20) * d->dev->geo.zone_capacity;
 }
 
-/* policy.c */
+/* ---- policy.c ---- */
 void policy_init(struct znsd *d);
 void policy_fini(struct znsd *d);
 
@@ -128,7 +128,7 @@ void choose_release(struct znsd *d);
  * for normal I/O. */
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a);
 
-/* reservations.c */
+/* ---- reservations.c ---- */
 /* removes a reservation that is not needed any more */
 void reservation_settle(struct znsd *d, const char *container);
 void reservation_renew(struct znsd *d, const char *container);
@@ -302,7 +302,7 @@ int naming_check(const struct znsd *d, const struct lease *dump, const ZnsPb__Zo
 int naming_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
 void naming_end(struct znsd *d, const struct lease *dump);
 
-/* rate.c */
+/* ---- rate.c ---- */
 static inline bool rate_one_domain(const struct znsd *d)
 {
 	return d->nr_groups == 1;
@@ -316,7 +316,7 @@ uint32_t rate_limit(struct znsd *d, const struct lease *l);
 /* records progress that the helper reports */
 void rate_note(struct znsd *d, struct lease *l, uint64_t bytes, uint64_t total);
 
-/* promise.c */
+/* ---- promise.c ---- */
 /* MiB/s that a drive of one domain has promised to this lease, and to all dumps */
 uint32_t promise_rate(const struct lease *l);
 uint32_t promises_rate(const struct znsd *d);
@@ -332,7 +332,7 @@ bool promises_meet(const struct znsd *d, const struct lease *l);
 int promise_admit(struct znsd *d, struct lease *l, const ZnsPb__RestoreBegin *q, char *note,
 		  size_t len, struct zns_err *err);
 
-/* weights.c */
+/* ---- weights.c ---- */
 /* do weights matter: does any lease ask for a weight, or has a restore a promise? */
 bool weights_count(const struct znsd *d);
 double weight_of(const struct lease *l); /* relative to the default weight, which is 1 */
@@ -379,7 +379,7 @@ uint32_t ceiling_limit(const struct znsd *d, const struct lease *l);
  * rate; 0: there is no ceiling */
 double ceiling_share(const struct znsd *d);
 
-/* parents.c */
+/* ---- parents.c ---- */
 struct chain {
 	const ZnsPb__Checkpoint **v; /* a checkpoint, then its parents; the caller frees it */
 	size_t nr;
@@ -404,7 +404,7 @@ int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t 
 /* Sorts for removal: children before their parents, so that at no time a child lacks its parent. */
 void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 
-/* removal.c */
+/* ---- removal.c ---- */
 struct grave {
 	ZnsPb__Tombstone *t; /* a copy of the checkpoint's tombstone; NULL: the store has none */
 	uint32_t *zones, nr; /* zones with a footer of the checkpoint; none on a disk */
@@ -428,7 +428,7 @@ void footer_gone(struct znsd *d, const uint8_t *id, const ZnsPb__ExtentRef *mani
 void footers_step(struct znsd *d, bool leaves);
 void footers_fini(struct znsd *d);
 
-/* expiry.c */
+/* ---- expiry.c ---- */
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);
 void retention_apply(struct znsd *d, const char *container);
 
@@ -441,7 +441,7 @@ int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, s
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q);
 int secure_check(const struct znsd *d, const ZnsPb__Rm *q, const uint8_t *id, struct zns_err *err);
 
-/* ending.c */
+/* ---- ending.c ---- */
 void lease_end(struct znsd *d, struct lease *l);
 /* Takes all zones back from a dump that then continues with other zones. */
 void lease_give_back(struct znsd *d, struct lease *l);

@@ -69,7 +69,7 @@ struct call {
 	struct lease *l; /* the connection's lease, of the kind that the request needs */
 };
 
-/* reply.c */
+/* ---- reply.c ---- */
 void reply_init(struct reply *rep);
 void *reply_alloc(struct reply *rep, size_t len);
 void reply_keep(struct reply *rep, void *p); /* @p will be freed with the reply */
@@ -94,7 +94,7 @@ void conn_committed(struct conn *c, const char *container);
 void conn_set_waiter(struct conn *c, struct waiter *w);
 void conn_complain(const struct conn *c, const char *what); /* logs @what, at a limited rate */
 
-/* server.c */
+/* ---- server.c ---- */
 int server_listen(struct znsd *d, struct zns_err *err);
 int server_loop(struct znsd *d);
 
@@ -123,14 +123,14 @@ struct request_kind {
 void dispatch_register(const struct request_kind *kinds, size_t nr);
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
-/* waiters.c */
+/* ---- waiters.c ---- */
 void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a,
 		const struct zns_err *why);
 uint32_t waiters_before(const struct znsd *d, bool share); /* how many dumps wait in that queue */
 void waiter_end(struct znsd *d, struct waiter *w); /* frees the request too */
 void waiter_drop(struct znsd *d, const struct conn *c);
 
-/* beginning.c */
+/* ---- beginning.c ---- */
 /* tries to admit the waiting dumps in order; returns milliseconds until the next deadline, -1:
  * none */
 int waiters_run(struct znsd *d);
@@ -143,10 +143,10 @@ void host_unreserve(struct znsd *d); /* to be called last, before the device is 
 /* finds out which host has reserved the device */
 void host_look(struct znsd *d, struct zns_resv_state *now);
 
-/* alive.c */
+/* ---- alive.c ---- */
 int alive_start(const struct znsd *d, struct zns_err *err);
 
-/* startup.c */
+/* ---- startup.c ---- */
 int server_start(struct znsd *d, const char *spec, struct zns_err *err);
 void server_stop(struct znsd *d);
 

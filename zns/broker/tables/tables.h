@@ -304,7 +304,7 @@ void znsd_say(int priority, const struct lease *l, const char *fmt, ...)
 #define znsd_log(...) znsd_say(LOG_INFO, NULL, __VA_ARGS__)
 #define znsd_warn(...) znsd_say(LOG_WARNING, NULL, __VA_ARGS__)
 
-/* util.c */
+/* ---- util.c ---- */
 /* Returns zeroed memory. If there is none the broker exits, and the next one recovers. */
 void *znsd_alloc(size_t len);
 char *znsd_strdup(const char *s);
@@ -368,7 +368,7 @@ void groups_io_refresh(struct znsd *d); /* to be called after a change of reserv
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len);
 bool reserved_by(const ZnsPb__Reservation *r, uint32_t group);
 
-/* leases.c */
+/* ---- leases.c ---- */
 struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease_kind kind,
 			const char *container, const uint8_t *id);
 /* the lease with which the connection writes, or NULL */
@@ -396,7 +396,7 @@ ProtobufCMessage *keepsake_load(const struct znsd *d, const char *suffix,
 				const ProtobufCMessageDescriptor *what);
 void keepsake_save(const struct znsd *d, const char *suffix, const ProtobufCMessage *m);
 
-/* history.c */
+/* ---- history.c ---- */
 void history_load(struct znsd *d); /* to be called after tables_init */
 void history_free(struct znsd *d);
 /* Ends the present sample if it is long enough, or, with @leave, in any case. Returns milliseconds

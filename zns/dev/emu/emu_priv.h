@@ -269,14 +269,14 @@ static inline uint32_t emu_buffer_units(const struct zns_emu_params *p)
 	return zns_min(p->buffer_units * emu_zone_dies(p), (uint32_t)EMU_MAX_BUFFER_UNITS);
 }
 
-/* emu_params.c */
+/* ---- emu_params.c ---- */
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
 void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
 
 /* emu_random.c: its sequence never changes, so that a seed always gives the same result */
 uint64_t emu_random(uint64_t *state);
 
-/* emu_header.c */
+/* ---- emu_header.c ---- */
 void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
 /* @spec is "emu:PATH" or "file:PATH". The kind of the file must match the prefix. */
@@ -310,7 +310,7 @@ void emu_durable_unlock(struct emu *e);
 int emu_model_lock(struct emu *e, struct zns_err *err);
 void emu_model_unlock(struct emu *e);
 
-/* emu_table.c */
+/* ---- emu_table.c ---- */
 struct emu_change {
 	uint32_t zone;
 	struct emu_entry to;
@@ -344,13 +344,13 @@ int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_zone_lock_to_change(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 
-/* emu_flush.c */
+/* ---- emu_flush.c ---- */
 int emu_flush(struct zns_dev *d, struct zns_err *err);
 int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		      struct zns_err *err);
 
-/* emu_state.c */
+/* ---- emu_state.c ---- */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
 /* checks that the zone is in range and that the device has power */
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
@@ -358,7 +358,7 @@ int emu_check_writable(struct emu *e, struct zns_err *err); /* -EBADF: it is not
 int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
 
-/* emu_zone.c */
+/* ---- emu_zone.c ---- */
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 	       struct zns_err *err);
 int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
@@ -367,7 +367,7 @@ int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 
-/* emu_data.c */
+/* ---- emu_data.c ---- */
 int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 	      struct zns_err *err);
 int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
@@ -384,7 +384,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
  * ascending; zones of a log keep their blocks */
 void emu_give_back(struct emu *e, const uint32_t *zones, uint32_t nr);
 
-/* emu_race.c */
+/* ---- emu_race.c ---- */
 int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 uint64_t emu_now_ns(struct zns_dev *d);
 
@@ -426,7 +426,7 @@ bool emu_file_is_sparse(const struct emu *e);
 void emu_set_zones(struct emu *e, uint32_t nr_zones);
 void emu_follow(struct zns_dev *d);
 
-/* emu_cal.c */
+/* ---- emu_cal.c ---- */
 /* called when a command is issued at @now: if there are many periods, drops those that end
  * before */
 void emu_cal_pass(struct emu_cal *c, uint64_t now);
@@ -438,7 +438,7 @@ uint64_t emu_cal_book_all(struct emu_cal *c, uint32_t nr, uint32_t step, uint64_
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
 void emu_cal_clear(struct emu_cal *c); /* drops all periods, but keeps the counters */
 
-/* emu_cache.c */
+/* ---- emu_cache.c ---- */
 uint32_t emu_cache_units(const struct zns_emu_params *p);
 /* the earliest time, from @at on, at which the cache has room for one more unit */
 uint64_t emu_cache_accept(struct emu *e, uint64_t at);
@@ -446,7 +446,7 @@ uint64_t emu_cache_accept(struct emu *e, uint64_t at);
 void emu_cache_hold(struct emu *e, uint64_t end);
 void emu_cache_clear(struct emu *e);
 
-/* emu_heat.c */
+/* ---- emu_heat.c ---- */
 void emu_heat_add(struct emu *e, uint64_t bytes); /* records that @bytes were programmed */
 /* the present durations in percent of the normal ones */
 uint32_t emu_heat_pct(struct emu *e, uint64_t now);
@@ -481,7 +481,7 @@ struct emu_clock {
 };
 uint64_t *emu_thread_clock(struct emu *e); /* the clock of the calling thread */
 
-/* emu_open.c */
+/* ---- emu_open.c ---- */
 /* -EMEDIUMTYPE: @dev is not an emulated device */
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);
 extern const struct zns_dev_ops emu_ops, file_ops;

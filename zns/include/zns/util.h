@@ -85,8 +85,8 @@ uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 struct zns_err;
 int zns_check_container(const char *name, struct zns_err *err);
 /* Checks a memory context's name: the rules for containers, and in addition no / and no leading
- * dot. File names are made of the name and a suffix; names without one of these suffixes may be
- * used for other files in the same directory. */
+ * dot. The files of a context are named after it, each with a suffix; files in the same directory
+ * whose names lack such a suffix belong to something else. */
 int zns_check_memory(const char *name, struct zns_err *err);
 /* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
 int zns_printable(const char *s);

@@ -27,7 +27,8 @@
 /* … and all lanes together 1/64 of all units so far, so that the number of changes only grows with
  * the logarithm of the number of units */
 #define CHANGES 64
-/* a weight is the smallest whole number whose ratio to the rate is wrong by at most this part */
+/* weights are the smallest whole numbers that are in proportion to the rates, with an error of at
+ * most this part */
 #define TOLERANCE 0.05
 
 static double lane_rate(const struct lane *l) /* in bytes per ns */

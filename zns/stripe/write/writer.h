@@ -73,7 +73,7 @@ struct zns_writer {
 	struct zns_writer_stats stats GUARDED;
 };
 
-/* lock.c */
+/* ---- lock.c ---- */
 /* Wakes every thread that waits for room or for the end of a job. */
 void writer_wake(struct zns_writer *w) NEEDS_LOCK;
 /* Sets the writer's error unless it has one, and wakes every thread. */
