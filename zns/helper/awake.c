@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Keeps idle CPUs from sleep in a restore, as criu does in a live dump (criu/include/zns-awake.h).
- * The request ends with its descriptor, so with the helper at the latest.
+ * Keeps idle CPUs out of deep sleep states during a restore, as criu does during a live dump
+ * (criu/include/zns-awake.h). The kernel drops the request when its descriptor is closed, so when
+ * the helper exits at the latest.
  */
 #include <fcntl.h>
 #include <unistd.h>
 #include "helper.h"
 
-#define AWAKE_NS \
-	(10 * UINT64_C(1000000000)) /* a large restore waits for its device, not for a CPU */
+/* ns; if a restore takes longer, it waits for its device, not for a CPU */
+#define AWAKE_NS (10 * UINT64_C(1000000000))
 
 static int awake = -1;
 static uint64_t until_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Tells criu that the helper still lives, since criu's tasks are frozen while it waits. The helper
- * sends the deadline through a pipe again and again. A thread of its own does so: the other threads
- * may wait long for a device or an admission.
+ * Tells criu that the helper is alive, since criu's tasks are frozen while criu waits for it. A
+ * thread writes the broker's deadline into a pipe again and again. It is a thread of its own
+ * because the other threads may wait long for a device or for admission.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,10 @@ static void *run(void *arg)
 	uint32_t deadline_s = ZNS_DEADLINE_S;
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* a wrong line of zns.conf is reported when the broker is asked */
+	/*
+	 * on an error use the default: the request to the broker reads zns.conf again and reports
+	 * it
+	 */
 	if (zns_config_deadline(&deadline_s, &err))
 		deadline_s = ZNS_DEADLINE_S;
 	zns_process_keep_caps(NULL, 0, NULL);
@@ -33,7 +36,8 @@ void beat_start(void)
 	pthread_t t;
 
 	/*
-	 * criu gives a pipe; other programs that start the helper, as tests do, need not watch it
+	 * criu passes a pipe as this descriptor; other programs that start the helper, as tests do,
+	 * need not
 	 */
 	if (fstat(ZW_BEAT_FD, &st) || !S_ISFIFO(st.st_mode))
 		return;

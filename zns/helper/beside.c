@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Files in the image directory that another program than criu wrote when the checkpoint was made
- * (image.beside). criu's plugins look for them there. So a restore writes those that are missing or
- * differ, and removes them when it ends.
+ * Files that another program than criu wrote into the image directory while the checkpoint was made
+ * (image.beside). criu's plugins look for them in the directory. So a restore writes the files that
+ * are missing or differ, and removes them when it ends.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
-#define LOCK_WAIT_MS 3000 /* another restore of the directory holds the lock only while it ends */
+/* ms; another restore of this directory holds the lock only while it removes its files */
+#define LOCK_WAIT_MS 3000
 
 struct put {
 	char name[ZW_NAME];
@@ -24,7 +25,7 @@ struct put {
 
 static struct put *put; /* the files that were missing; removed at the end */
 
-/* Returns 1: the directory has a file with the same bytes; 0: it has none. */
+/* Returns 1 if the directory has a file with the same bytes, else 0. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	uint64_t size = zns_rimage_size(i);
@@ -69,7 +70,7 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	struct stat st = { 0 }; /* state of the file that write_one wrote */
+	struct stat st = { 0 }; /* state of the file that write_one() wrote */
 	struct put *p;
 	bool new;
 	int ret;
@@ -94,7 +95,10 @@ static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 	return 0;
 }
 
-/* Two restores may use one directory: the first to end must not remove the files of the other. */
+/*
+ * Two restores may use one directory. The lock keeps the first to end from removing the files of
+ * the other.
+ */
 static int lock(int dir, struct zns_err *err)
 {
 	int ret = zns_flock(dir, LOCK_SH, LOCK_WAIT_MS);
@@ -140,7 +144,7 @@ void beside_take_away(int dir)
 		struct put *p = put;
 
 		put = p->next;
-		/* a file that another program has put there since is not removed */
+		/* remove only our file: another program may have replaced it since */
 		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) &&
 		    st.st_dev == p->dev && st.st_ino == p->ino)
 			unlinkat(dir, p->name, 0);

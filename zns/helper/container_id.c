@@ -8,8 +8,8 @@
 
 /*
  * Did root make this cgroup? A user to whom a cgroup was delegated can make children of any name,
- * which no engine made. For a hierarchy that is mounted elsewhere the answer is unknown. @line: as
- * in /proc/PID/cgroup, up to @end.
+ * although no engine made such a container. The answer is unknown if the hierarchy is mounted
+ * elsewhere. @line: a line of /proc/PID/cgroup, read up to @end.
  */
 static bool made_by_root(const char *line, const char *end)
 {
@@ -22,7 +22,7 @@ static bool made_by_root(const char *line, const char *end)
 		return false;
 	if (!strncmp(name + 1, "name=", 5))
 		name += 5;
-	end += strcspn(end, "/\n"); /* of the path component that contains it */
+	end += strcspn(end, "/\n"); /* end of the path component that contains the id */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(base); i++) {
 		snprintf(at, sizeof(at), "%s%s%.*s%.*s", base[i], path > name + 1 ? "/" : "",
 			 (int)(path - name - 1), name + 1, (int)(end - path - 1), path + 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Ends a dump early for one of three reasons: criu's --timeout, which counts for the whole dump;
- * SIGTERM, by which criu passes on a user's Ctrl-C; and the end of criu itself. A thread watches
- * for each, since the message loop may wait for the broker or the device. If the dump does not end
- * even then, criu kills the helper some seconds later.
+ * Ends a dump early for one of three reasons: criu's --timeout, which covers the whole dump;
+ * SIGTERM, by which criu passes on a user's Ctrl-C; and the exit of criu itself. Threads watch for
+ * them, since the message loop may wait for the broker or the device. If the dump does not end even
+ * then, criu kills the helper some seconds later.
  */
 #include <poll.h>
 #include <signal.h>
@@ -21,9 +21,9 @@ static bool over; /* the dump is committed; protected by lock */
 static int stopped = -1; /* an eventfd that SIGTERM fills */
 
 /*
- * The dump fails for @err, unless it failed before or is committed. @criu_ended: nor if criu has
- * asked for the commit. The broker may be committing at that moment, so the dump then ends with a
- * handle, or not at all.
+ * Makes the dump fail with @err, unless it has failed before or is committed. With @criu_ended
+ * (criu has exited) the dump also goes on if criu has asked for the commit: the broker may be
+ * committing at this moment, so the dump then ends with a handle, or not at all.
  */
 static void end_early(struct helper *h, bool criu_ended, const struct zns_err *err)
 {
@@ -40,7 +40,10 @@ static void end_early(struct helper *h, bool criu_ended, const struct zns_err *e
 	pthread_mutex_unlock(&lock);
 	if (d)
 		dump_fail(d, err);
-	/* Ends all waits for the broker's answers. The broker takes back what it has granted. */
+	/*
+	 * Ends all waits for answers of the broker. When the connection closes, the broker takes
+	 * back the zones that it has granted.
+	 */
 	if (first && h->s.writers >= 0) /* only if there is a connection */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 }

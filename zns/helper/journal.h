@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_HELPER_JOURNAL_H
 #define ZNS_HELPER_JOURNAL_H
-/* One record of the journal for each dump and restore: how it ended, in fields. */
+/* One journal record (sd-journal) for each dump and restore: how it ended, in fields. */
 #include "helper.h"
 #include "work_progress.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns-helper: criu starts it for one dump or restore, and it ends with it (design.md §3).
- * Descriptor 3 is the socket to criu. It prints nothing: every failure travels back in an answer.
+ * zns-helper: criu starts it for one dump or restore, and it exits with that (design.md §3).
+ * Descriptor 3 is the socket to criu. It prints nothing: every failure is sent to criu in an
+ * answer.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,14 +22,17 @@
 #define CRIU_FD 3
 
 /*
- * Makes the helper end with criu. A child of criu may outlive it and hold the socket open: a child
- * that is stopped for a test of ptrace() when criu is killed stays stopped for ever. The dump would
- * wait for it, and keep others waiting.
+ * Makes the helper end when criu exits. The socket alone does not show this: a child of criu may
+ * outlive criu and hold the socket open. For example, a child that is stopped for a test of
+ * ptrace() when criu is killed stays stopped for ever. The dump would then wait for that child, and
+ * block other dumps.
  */
 static int follow(struct helper *h, const struct packet *p)
 {
-	/* credentials of the process that made the socket, not of the packet's sender, which may
-	 * have sent before the helper enabled SO_PASSCRED */
+	/*
+	 * credentials of the process that made the socket; those of a packet may lack, since its
+	 * sender may have sent it before the helper enabled SO_PASSCRED
+	 */
 	struct ucred made;
 	socklen_t len = sizeof(made);
 
@@ -97,8 +101,8 @@ static void loop(struct helper *h)
 		}
 		if (pfd[1].revents) {
 			/*
-			 * a restore reads on: the readers' lock, which the helper holds, protects
-			 * its zones
+			 * a restore continues: its tasks may still read, and the readers' lock,
+			 * which the helper holds, protects its zones
 			 */
 			gone = true;
 			if (h->dump)
@@ -117,7 +121,7 @@ static void loop(struct helper *h)
 	}
 }
 
-/* For a user who runs the program by hand: prints what it is for. */
+/* Prints the program's purpose for a user who runs it by hand. */
 static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
@@ -176,9 +180,9 @@ int main(int argc, char **argv)
 	if (h.send)
 		send_end(&h);
 	/*
-	 * Threads may still write to the device. For the broker, a free lock and a closed
-	 * connection mean that the zones can be reset. So we close neither by hand: the kernel does
-	 * it when the last thread has ended its last write.
+	 * Exit without unlocking or closing anything. Other threads may still write to the device.
+	 * To the broker, a free lock and a closed connection mean that the zones can be reset. The
+	 * kernel releases both only after the last thread has ended its last write.
 	 */
 	_exit(0);
 }

@@ -5,8 +5,8 @@
 #include "helper.h"
 #include "task_read.h"
 
-#define LIMIT_MS 5000 /* ms until a page that does not arrive is left to the freeze */
-#define WINDOW MIB(1) /* read by one question */
+#define LIMIT_MS 5000 /* ms; a page that does not arrive within this time is left to the freeze */
+#define WINDOW MIB(1) /* most bytes read by one request to the child process */
 
 struct question {
 	pid_t pid;
@@ -16,7 +16,7 @@ struct question {
 	uint8_t data[WINDOW];
 };
 
-/* reads through /proc/PID/mem, for areas without read permission */
+/* reads through /proc/PID/mem, which also reads areas without read permission */
 static ssize_t by_file(pid_t pid, const struct iovec *v, uint8_t *buf)
 {
 	cleanup_close int fd = -1;
@@ -50,7 +50,7 @@ static int answer(int fd, void *arg, void *out)
 	return 0;
 }
 
-/* Copies as many ranges as fit into one request. */
+/* Copies as many ranges into the request as fit. */
 static void put(struct question *q, pid_t pid, const struct iovec *v, uint32_t nr)
 {
 	size_t sum = 0;
@@ -80,7 +80,7 @@ ssize_t task_read_apart(struct task_reader *r, pid_t pid, const struct iovec *v,
 	put(q, pid, v, nr);
 	ret = zns_apart_ask(&r->p, LIMIT_MS);
 	if (ret) {
-		task_reader_end(r); /* the next read starts a new process */
+		task_reader_end(r); /* the child process hangs: the next read starts a new one */
 		return ret;
 	}
 	if (q->got > 0)

@@ -2,15 +2,15 @@
 #ifndef ZNS_HELPER_TASK_READ_H
 #define ZNS_HELPER_TASK_READ_H
 /*
- * Reads memory of a task. A running task may map a FUSE file where it is being read, and a reader
- * that waits for that file system cannot be killed. So running tasks are read in a child process
- * that the helper can leave behind (zns/apart.h).
+ * Reads memory of a task. A running task may map a file of a FUSE file system over the memory that
+ * is being read, and a reader that waits for that file system cannot be killed. So running tasks
+ * are read in a child process, which the helper can abandon (zns/apart.h).
  */
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "zns/apart.h"
 
-#define TASK_READ_IOVS 512 /* at most */
+#define TASK_READ_IOVS 512 /* most ranges of one call */
 
 struct task_reader {
 	struct zns_apart_process p;

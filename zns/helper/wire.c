@@ -32,7 +32,10 @@ int packet_recv(int sk, struct packet *p)
 		if (c->cmsg_type == SCM_RIGHTS) {
 			size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-			/* the padding of the buffer has room for one descriptor too many */
+			/*
+			 * the padding of the control buffer may have room for one descriptor more
+			 * than wanted
+			 */
 			for (size_t i = 0; i < nr; i++) {
 				int fd;
 
@@ -93,7 +96,7 @@ void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 	if (reply_sk < 0)
 		return;
 	r->msg[sizeof(r->msg) - 1] = 0;
-	zns_clean(r->msg); /* criu logs the text */
+	zns_clean(r->msg); /* replace control characters: criu logs the text */
 	if (fd >= 0) {
 		struct cmsghdr *c;
 
@@ -105,7 +108,7 @@ void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 		c->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(c), &fd, sizeof(int));
 	}
-	/* The process that asked may have exited; then the answer is dropped. */
+	/* if the process that asked has exited, the answer is dropped */
 	while (sendmsg(reply_sk, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
 		;
 }

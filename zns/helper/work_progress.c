@@ -11,11 +11,12 @@
 #include "journal.h"
 #include "work_progress.h"
 
-#define TICK_NS 100000000u /* a changed rate is noticed within this time */
-#define SHOW_NS 500000000u /* between two lines */
-#define SILENT_NS 1000000000u /* ms; shorter work shows nothing on a terminal */
+#define TICK_NS 100000000u /* ns between two checks whether the rate has changed */
+#define SHOW_NS 500000000u /* ns between two progress lines */
+#define SILENT_NS 1000000000u /* ns; work that is shorter shows nothing on a terminal */
 #define CLEAR "\r\033[K"
-#define LAST_LINE_MS 1000 /* ms to wait for a reader to make room for the last JSON line */
+/* ms to wait until the reader of a pipe makes room for the last JSON line */
+#define LAST_LINE_MS 1000
 
 struct progress {
 	struct helper *h;
@@ -25,14 +26,18 @@ struct progress {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	bool stop, joined;
-	bool shown, hushed; /* the line on the terminal */
+	/* shown: a progress line is on the terminal; hushed: show none any more */
+	bool shown, hushed;
 	uint64_t start_ns, total;
-	/* the rate over the last second or two is measured from here */
+	/* begin of the interval of a second or two over which the current rate is measured */
 	uint64_t at_ns, at_bytes;
 	double mibps;
 };
 
-/* Skips the line if a pipe is full or a terminal stopped. Lines are shorter than PIPE_BUF. */
+/*
+ * Writes a line, but skips it if a pipe is full or a terminal is stopped. Lines are shorter than
+ * PIPE_BUF.
+ */
 static void put(int fd, const char *text, int wait_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -65,7 +70,7 @@ static void sample(struct progress *g, struct work *w)
 	g->at_bytes = w->bytes;
 }
 
-/* Estimated seconds left; negative: unknown. */
+/* Estimated seconds until the work is done; negative: unknown. */
 static double left(const struct progress *g, const struct work *w)
 {
 	if (!g->total || g->mibps <= 0 || w->bytes >= g->total)
@@ -108,7 +113,7 @@ void progress_hush(struct helper *h)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* One lasting line replaces the progress line on the terminal. */
+/* Replaces the progress line on the terminal by a line that stays. */
 static void show_end(const struct progress *g, const struct work *w, const struct outcome *how)
 {
 	char size[32], asked[48] = "", got[48] = ", too short to rate", frozen[48] = "", line[256];
@@ -126,7 +131,7 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 	put(g->p.tty, how->ok ? line : CLEAR, 0);
 }
 
-/* With one decimal: 17 digits would suggest a precision that is not there. */
+/* Rounded to one decimal: 17 digits would suggest a precision that the figure does not have. */
 static struct json_object *json_figure(double v)
 {
 	char text[32];
@@ -167,7 +172,7 @@ static void put_json(const struct progress *g, struct json_object *j, int wait_m
 {
 	const char *text = json_object_to_json_string_ext(
 		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	char line[4096]; /* PIPE_BUF: in one piece */
+	char line[4096]; /* shorter than PIPE_BUF, so written in one piece */
 	int n = snprintf(line, sizeof(line), "%s\n", text);
 
 	if (n > 0 && (size_t)n < sizeof(line))
@@ -175,7 +180,10 @@ static void put_json(const struct progress *g, struct json_object *j, int wait_m
 	json_object_put(j);
 }
 
-/* false: the broker is gone. *again_ns: time of the next report. */
+/*
+ * Reports progress to the broker. Returns false if the connection has failed. *again_ns: time of
+ * the next report.
+ */
 static bool tell_broker(struct progress *g, const struct work *w, uint64_t *again_ns)
 {
 	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
@@ -226,8 +234,9 @@ static void *run(void *arg)
 		bool stop, due;
 
 		sample(g, &w);
-		/* without a broker the dump fails by itself, and a restore reads on at the last
-		 * rate */
+		/*
+		 * without a broker a dump fails elsewhere, and a restore goes on at the last rate
+		 */
 		if (broker)
 			broker = tell_broker(g, &w, &again);
 		due = first || next >= show + SHOW_NS;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Attaches to a device: broker, life lock, the device itself. */
+/*
+ * Attaches the helper to a device: connects to the broker, takes the life lock, opens the device.
+ */
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +11,7 @@
 #include "zns/process.h"
 
 /*
- * Gives up the rights that only the beginning needed. Documentation/user/security.md lists those
+ * Drops the capabilities that only the start needed. Documentation/user/security.md lists those
  * that stay.
  */
 static int drop_rights(const struct zns_registered *reg, bool live, struct zns_err *err)
@@ -17,8 +19,8 @@ static int drop_rights(const struct zns_registered *reg, bool live, struct zns_e
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,
 				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
 	/*
-	 * The last capability of the list is for commands to a drive, and for a live dump, which
-	 * suspends a container's seccomp filter.
+	 * CAP_SYS_ADMIN, the last of the list, is needed for commands to a drive, and for a live
+	 * dump, which suspends a container's seccomp filter.
 	 */
 	bool without = zns_spec_in_file(reg->path) && !live;
 
@@ -26,8 +28,8 @@ static int drop_rights(const struct zns_registered *reg, bool live, struct zns_e
 }
 
 /*
- * One thread at a time asks the broker. After a time-out the connection cannot be used again: the
- * late answer would be taken for the answer to the next request.
+ * Sends a request to the broker, one thread at a time. After a time-out the connection cannot be
+ * used again: the late answer would be taken for the answer to the next request.
  */
 static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
@@ -60,7 +62,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, const stru
 
 	h->s.ask = ask;
 	h->s.ask_arg = h;
-	/* A limit on file sizes would make every zone seem to fail. */
+	/* A limit on file sizes (RLIMIT_FSIZE) would make writes to every zone fail. */
 	if (writer && zns_spec_in_file(reg->path) && !stat(zns_spec_path(reg->path), &st))
 		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)

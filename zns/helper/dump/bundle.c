@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The small images of a restore, in one memfd (struct zw_bundle). To fetch an image occupies criu,
- * the message loop and two threads, and the restore of a hundred processes opens six hundred
- * images.
+ * The small images of a restore, in one memfd (struct zw_bundle). Fetching an image by itself takes
+ * time of criu, the message loop and two threads, and the restore of a hundred processes opens six
+ * hundred images.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +54,8 @@ static bool is_pages(const struct piece *p)
 }
 
 /*
- * Places the images. Pages get only the space that the other images leave. Returns the total
- * length.
+ * Assigns each image its place in the memfd. Pages images get only the space that the other images
+ * leave. Returns the total length.
  */
 static uint64_t place(struct piece *p, uint32_t nr)
 {
@@ -73,8 +73,8 @@ static uint64_t place(struct piece *p, uint32_t nr)
 }
 
 /*
- * Reads all images at once. A damaged image is left out: when criu asks for it, the answer has the
- * reason.
+ * Reads all images at once. A damaged image is left out of the bundle: criu then asks the helper
+ * for it, and gets the reason.
  */
 static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 {
@@ -88,7 +88,7 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 			continue;
 		part = malloc(sizeof(*part));
 		if (!part) {
-			p->damaged = true; /* criu will ask the helper for it */
+			p->damaged = true; /* criu will ask the helper for this image */
 			continue;
 		}
 		*part = (struct zns_part){ 0, p->entry.len, mem + p->entry.off };
@@ -106,8 +106,8 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 }
 
 /*
- * *@all: the number of images that criu may ask for; parts of composed images are not among them.
- * Returns how many of these the bundle lists.
+ * Lists the images of the bundle and returns their number. *@all: the number of images that criu
+ * may ask for; parts of composed images are not among them.
  */
 static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, struct piece *piece,
 		     uint32_t *all)
@@ -127,8 +127,10 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
 		nr++;
-		/* Not in the bundle: images composed from parents' images, archives that are read
-		 * through a pipe, files of plugins. */
+		/*
+		 * These images are not bundled: those composed from parents' images, archives that
+		 * are read through a pipe, files of plugins.
+		 */
 		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) ||
 		    (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
 			continue;

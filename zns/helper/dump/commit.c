@@ -20,7 +20,7 @@ static void join_streams(struct dump *d)
 	}
 }
 
-/* Fills in the fields of the record that neither the request nor the grant has set. */
+/* Fills in the fields of the record that are not yet set by the request or the grant. */
 static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = d->v.c;
@@ -47,11 +47,12 @@ static int broker_commit(struct dump *d, struct zns_err *err)
 	char id[ZNS_UUID_STR];
 	int ret;
 
-	progress_stop(d->h, NULL); /* from here on only this thread uses the connection */
+	/* from here on only this thread uses the connection to the broker */
+	progress_stop(d->h, NULL);
 	if (d->h->broker_lost)
 		return zns_fail(err, -ETIMEDOUT, "%s; the dump was dropped", d->h->broker_err.msg);
 	ret = zns_save_commit(&d->v, err);
-	/* the broker drops a commit if its connection is gone */
+	/* the broker drops a commit whose connection has closed */
 	if (ret == -EPIPE && d->h->late)
 		return zns_fail(
 			err, d->h->late_err.code,
@@ -70,8 +71,10 @@ static int write_handle(struct dump *d, struct zns_err *err)
 		ret = copies_end(d, true, err);
 	if (!ret)
 		ret = zns_save_handle(&d->v, d->h->dir, err);
-	/* Without the handle the copies would look like images of a plain dump that lost its
-	 * pages. */
+	/*
+	 * Without a handle the copies would look like the images of a plain dump that lost its
+	 * pages: remove them.
+	 */
 	for (struct copy *k = d->copies; ret && k; k = k->next)
 		if (!k->beside)
 			unlinkat(d->h->dir, k->name, 0);
@@ -122,7 +125,7 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 
 	for (const struct taken *t = d->taken; fd >= 0 && t; t = t->next)
 		if (!strcmp(t->name, name))
-			return 0; /* criu has handed this file over */
+			return 0; /* criu has handed this file over, so it is stored already */
 	if (fd < 0)
 		return 0;
 	ret = zns_writer_image(d->v.w, name, false, &img, err);
@@ -131,8 +134,10 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* Keeps criu's log and the runtime's files with the images, under the names that these programs
- * give them. No restore puts them back by itself. */
+/*
+ * Stores criu's log and the runtime's files with the images, under the names that these programs
+ * give them. A restore does not write them into the image directory.
+ */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
 	cleanup_close int log = origin_log(),
@@ -164,9 +169,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = zns_save_durable(&d->v, err);
 	if (!ret)
-		/*
-		 * --timeout applies until here: after this check the dump cannot be late any more
-		 */
+		/* the last check of --timeout: after it the commit runs to its end */
 		ret = dump_check(d, err);
 	if (!ret)
 		ret = deadline_asked(d->h, err);
@@ -188,7 +191,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 						       .groups = (uint32_t)c->n_groups,
 						       .shared_groups = c->shared_groups });
 	}
-	copies_end(d, false, NULL); /* after a failed commit */
+	copies_end(d, false, NULL); /* after a failed commit: remove the copies */
 	return ret;
 }
 

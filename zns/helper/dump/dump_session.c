@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A dump, from admission to commit (design.md §3 "Order"): data durable → catalogue record durable
- * → handle written. An earlier error leaves nothing visible; the broker takes the zones back when
- * our connection ends.
+ * A dump, from admission to commit (design.md §3 "Order"): first data are durable, then the
+ * catalogue's record, then the handle is written. After an error before that, nothing of the dump
+ * is visible: the broker takes the zones back when our connection closes.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -12,7 +12,10 @@
 #include "zns/layout.h"
 #include "zns/safeopen.h"
 
-/* a broker without a sign of life is given up sooner, after zns_broker.deadline_s */
+/*
+ * ms for one answer; a broker that sends nothing at all is given up sooner, after
+ * zns_broker.deadline_s
+ */
 #define BROKER_LIMIT_MS 120000
 
 /* Names the container: --zns-container, else the container's id in the task's cgroup, else the
@@ -77,7 +80,8 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
 	}
 	ask.origin = &origin;
-	if (!d->pages_only) { /* with pages only, the task is on another machine */
+	/* a dump with pages only receives them from another machine, where the task is */
+	if (!d->pages_only) {
 		ask.has_expected_bytes = 1;
 		d->expected = task_tree_bytes(b->pid, &ask.least_bytes);
 		ask.expected_bytes = d->expected;
@@ -94,7 +98,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, d->parent };
 	d->v.bucket = d->h->bucket;
 	d->v.sweeps = true;
-	/* If criu ends, the wait for admission ends too. */
+	/* Stop waiting for admission if criu exits. */
 	d->h->s.broker.watch_fd = d->h->sk;
 	d->h->s.broker.watch_pidfd = d->h->criu;
 	ret = zns_save_begin(&d->v, &ask, err);
@@ -142,7 +146,10 @@ static void told(void *arg, const ZnsPb__Response *r)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Fails at once and not at the next request, since the tasks are frozen meanwhile. */
+/*
+ * Makes the dump fail as soon as the broker is known to hang, not at the next request: the tasks
+ * are frozen meanwhile.
+ */
 static void broker_dead(void *arg, const struct zns_err *err)
 {
 	struct zns_err e = *err;
@@ -202,8 +209,8 @@ static void say_admitted(const struct dump *d, struct packet *p)
 }
 
 /*
- * An incremental dump goes to its parent's device. Only the user's options tell which device that
- * is.
+ * An incremental dump goes to its parent's device. criu does not say which device that is, so the
+ * user's options decide.
  */
 static int find_device(const struct zw_begin *b, struct zns_registered *reg, struct zns_err *err)
 {
@@ -250,7 +257,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, d, err);
 	if (!ret)
 		ret = dump_parent(d, b, &reg, err);
-	/* before admission: a dump without the key shall fail before it waits */
+	/* check before admission, so that a dump without the key fails before it waits */
 	if (!ret)
 		ret = zns_save_key(&d->v, err);
 	if (!ret)
@@ -258,8 +265,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = dump_open_parents(d, err);
 	/*
-	 * Admission may take long. From here on tasks are frozen, and a broker that lives but hangs
-	 * must not keep them frozen.
+	 * From here on tasks are frozen. A broker that lives but does not answer must not keep them
+	 * frozen, so requests have a time limit now. Admission had none, since it may take long.
 	 */
 	h->s.broker.limit_ms = BROKER_LIMIT_MS;
 	if (!ret)
@@ -286,7 +293,7 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	pthread_mutex_lock(&d->lock);
 	if (!d->err.code)
 		d->err = *err;
-	/* nothing that was written is committed */
+	/* make the writer fail, so that nothing it wrote is committed */
 	zns_writer_cancel(d->v.w, err->code, err->msg);
 	pthread_mutex_unlock(&d->lock);
 	progress_hush(d->h);
@@ -300,7 +307,7 @@ int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err)
 	d->anew = true;
 	pthread_mutex_unlock(&d->lock);
 	ret = zns_save_anew(&d->v, d->expected, &d->lock, room, err);
-	/* an error that came meanwhile may have been recorded by the old writer */
+	/* the old writer may have recorded an error meanwhile */
 	return ret ? ret : dump_check(d, err);
 }
 
@@ -317,8 +324,8 @@ int dump_check(struct dump *d, struct zns_err *err)
 }
 
 /*
- * criu has ended. Writes under way end with this process. Then the broker sees the connection
- * close, and takes the zones back.
+ * Called when criu has exited. Writes under way end when this process exits. Then the broker sees
+ * the connection close, and takes the zones back.
  */
 void dump_end(struct helper *h)
 {
@@ -329,6 +336,6 @@ void dump_end(struct helper *h)
 	live_end(h->dump->live);
 	paged_end(h->dump);
 	dump_check(h->dump, &err);
-	/* after a commit, which printed its own line, nothing is printed */
+	/* after a commit this does nothing: the commit has printed the last line */
 	progress_stop(h, &(struct outcome){ .error = err.msg });
 }

@@ -7,18 +7,18 @@
 #include "zns/handle.h"
 #include "zns/save.h"
 
-/* A small image kept for the plain copies beside the handle (design.md §6). */
+/* A small image, kept in memory for its plain copy beside the handle (design.md §6). */
 struct copy {
 	char name[ZW_NAME];
 	uint8_t *data;
 	size_t len;
-	bool beside; /* the image directory has the file already */
+	bool beside; /* the file is in the image directory already */
 	struct copy *next;
 };
 
 /*
- * A file in the image directory that another program wrote. It is stored on the device now, and the
- * directory's file is not needed any more.
+ * A file in the image directory that another program wrote. It is stored on the device, so the
+ * commit removes it from the directory.
  */
 struct taken {
 	char name[ZW_NAME];
@@ -27,7 +27,10 @@ struct taken {
 
 struct live;
 
-/* A pages image. That of a live dump is composed at the end, and has no entry here. */
+/*
+ * A pages image that criu writes during the dump. The pages image of a live dump is composed at the
+ * end, and has no entry here.
+ */
 struct pages {
 	char name[ZW_NAME];
 	struct zns_wimage *img; /* NULL until the image gets its first page */
@@ -47,9 +50,11 @@ struct dump {
 	struct zns_save v;
 	char container[ZW_STR];
 	uint32_t qos_mibps;
-	bool pages_only; /* the dump of a page server: it has pages only */
-	bool post_copy; /* the lazy pages will not be sent */
-	const char *left_out; /* why a file of the runtime is not stored; NULL: it is */
+	bool pages_only; /* the dump of a page server, which receives pages and no other image */
+	/* lazy migration: pages that the destination fetches later are not sent in this dump */
+	bool post_copy;
+	/* why a file of the runtime was not stored; NULL: none was left out */
+	const char *left_out;
 	bool has_parent, pre_dump;
 	pid_t pid; /* PID of the root of the dumped tree */
 	/* set for --zns-live, and for a dump that uses trackers without it; else NULL */
@@ -70,20 +75,26 @@ struct dump {
 	size_t copies_len;
 	pthread_mutex_t lock; /* protects err and v.w */
 	struct zns_err err; /* an error outside the writer; later errors do not replace it */
-	bool anew; /* v.w was replaced by a new writer, which is given no more zones */
+	bool anew; /* v.w was replaced by a new writer, which is granted no further zones */
 };
 
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
-/* Gives up all that was written, and begins again. *@room: bytes that the dump can write. */
+/*
+ * Discards all that was written, and begins again with a new writer. *@room: bytes that the dump
+ * can write.
+ */
 int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err);
 
-/* parent.c: finds the parent before admission, and its images after. */
+/* parent.c: finds the parent before admission, and its images after admission. */
 int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,
 		struct zns_err *err);
 int dump_open_parents(struct dump *d, struct zns_err *err);
 
-/* copies.c: writes the copies in the background; in the end they are in place (@keep) or gone. */
+/*
+ * copies.c: copies_begin() writes the copies in the background; copies_end() puts them into place
+ * (@keep) or removes them.
+ */
 int copies_begin(struct dump *d, struct zns_err *err);
 int copies_end(struct dump *d, bool keep, struct zns_err *err);
 

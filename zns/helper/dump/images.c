@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How images reach the writer during a dump: as whole memfds, through pipes, or from the memory of
- * frozen tasks.
+ * How images reach the writer during a dump: as whole memfds, through pipes, or read from the
+ * memory of frozen tasks.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -10,8 +10,10 @@
 #include "zns/handle.h"
 #include "zns/pagemap.h"
 
-/* largest number of images that are copied; the handle lists the copies, and a tree of thousands of
- * processes would make it too large */
+/*
+ * most images that are copied: the handle lists the copies, and would become too large for a tree
+ * of thousands of processes
+ */
 #define COPIES_MAX 2000
 #define FILE_PIECE MIB(1)
 
@@ -26,15 +28,18 @@ static const char *image_name(struct packet *p, struct zns_err *err)
 	return name;
 }
 
-/* Tools read small images from the directory. Bulk data stay on the device only. */
+/*
+ * Keeps a copy of a small image, for tools that read it from the directory. Bulk data stay on the
+ * device only.
+ */
 static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 {
 	struct stat st;
 	struct copy *c;
 
 	/*
-	 * An encrypted dump copies only the image that Podman looks for: it has versions and the
-	 * like, but no data of the tasks.
+	 * An encrypted dump copies only the image that Podman looks for: it contains versions and
+	 * options, but no data of the tasks.
 	 */
 	if (d->v.crypt && strcmp(name, "inventory.img"))
 		return false;
@@ -61,7 +66,10 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	return true;
 }
 
-/* Only for the record: an image that cannot be read here fails where its contents are needed. */
+/*
+ * Notes which parents a pagemap refers to, for the record only. Errors are ignored here: an image
+ * that cannot be read makes the dump fail where its contents are needed.
+ */
 static void note_parents(struct dump *d, const char *name, int fd)
 {
 	cleanup_free struct zns_pagemap_run *run = NULL;
@@ -102,8 +110,8 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 }
 
 /*
- * Reads only as much as criu saw. The directory's owner may let a file grow while we read, and the
- * task is frozen meanwhile.
+ * Reads only @size bytes, the size that criu saw. The directory's owner may append to the file
+ * while we read, and the task is frozen meanwhile.
  */
 static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t size,
 		      struct zns_err *err)
@@ -131,7 +139,10 @@ static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t
 	return ret;
 }
 
-/* A file of a plugin or a script. A small file stays in the directory, like copies of images. */
+/*
+ * Stores a file of a plugin or a script. A small file also stays in the directory, as copies of
+ * small images do.
+ */
 static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -176,8 +187,8 @@ static void *stream_run(void *arg)
 }
 
 /*
- * Joins threads that have ended: thousands of ghost files in a row would else leave thousands of
- * stacks.
+ * Joins the threads of streams that have ended. Otherwise thousands of ghost files in a row would
+ * leave thousands of stacks.
  */
 static void reap_streams(struct dump *d)
 {
@@ -194,7 +205,7 @@ static void reap_streams(struct dump *d)
 }
 
 /*
- * Each open stream (tmpfs archive, ghost file) has a thread, which waits for the stream's writer.
+ * Gives each open stream (tmpfs archive, ghost file) a thread, which waits for the stream's writer.
  * Few streams are open at once.
  */
 static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
@@ -248,7 +259,7 @@ static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-/* The image that the request names, for writing. NULL: @err says why not. */
+/* Finds the image that the request names, for writing. NULL: none; @err has the reason. */
 static struct zns_wimage *pages_image(struct dump *d, uint32_t image, struct zns_err *err)
 {
 	struct pages *g = image < d->nr_pages ? &d->pages[image] : NULL;
@@ -291,12 +302,15 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	/* without this list the dump works unless a zone fails */
+	/* without this list of pages that may change, the dump works unless a zone fails */
 	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }
 
-/* Like stream_run(), but criu says when the image is complete. */
+/*
+ * Like stream_run(), but the pipe's end is not the image's end: criu says when the image is
+ * complete.
+ */
 static void *pages_run(void *arg)
 {
 	struct stream *s = arg;
@@ -391,7 +405,7 @@ void dump_packet(struct helper *h, struct packet *p)
 	case ZW_IMG_STREAM:
 		ret = image_stream(d, p, &err);
 		break;
-	case ZW_PAGES_OPEN: /* the tasks are frozen */
+	case ZW_PAGES_OPEN: /* from here on the tasks are frozen */
 		ret = pages_open(d, p, &err);
 		if (!ret)
 			ret = charge_container(h, &err);
@@ -430,7 +444,7 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = file_beside(d, p, &err);
 		break;
 	case ZW_OPEN:
-	case ZW_READ: /* level 0 is being written */
+	case ZW_READ: /* the parents' images; level 0 is the dump that is being written */
 		ret = p->nr_fd ? serve_packet(h, p, 1, &err) : 0;
 		break;
 	case ZW_FAILED:

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The origin of the dump or restore. The runtime wrapper names it in the environment, which criu
- * passes on. */
+/*
+ * The origin of the dump or restore, that is, which program started it and for which container. The
+ * runtime wrapper names it in environment variables, which criu passes on.
+ */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +11,7 @@
 
 #define LOG_MAX KIB(256) /* bytes, for the end of criu's log */
 #define FILE_MAX KIB(256) /* bytes of a file that a runtime wrote */
-/* design.md §5: a container that is frozen already must not wait for long */
+/* s; a container that is frozen already must not wait for admission for long (design.md §5) */
 #define FROZEN_WAIT_S 1
 
 static int text(char **to, const char *name)
@@ -28,7 +30,8 @@ int origin_fill(ZnsPb__Origin *o)
 	int ret = text(&kind, "ZNS_ORIGIN_KIND");
 
 	if (ret || !kind)
-		return ret; /* criu itself is the origin, which is the default */
+		/* no variable is set: criu itself is the origin, which is the default */
+		return ret;
 	free(o->kind);
 	o->kind = kind;
 	ret = text(&o->container_id, "ZNS_ORIGIN_ID");
@@ -70,7 +73,9 @@ static int to_memfd(int fd, size_t max, const char *name)
 	return out;
 }
 
-/* Docker deletes the directory of criu's log after a successful dump. */
+/*
+ * Returns a copy of criu's log, since Docker deletes the log's directory after a successful dump.
+ */
 int origin_log(void)
 {
 	const char *path = secure_getenv("ZNS_ORIGIN_LOG");
@@ -80,8 +85,10 @@ int origin_log(void)
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/* A restore needs these files, and the engine may delete the directory. In another user's directory
- * the runtime's file may have been replaced. */
+/*
+ * Returns a copy of a runtime's file: a restore needs it, and the engine may delete the directory.
+ * In another user's directory the file may have been replaced, so its owner is checked.
+ */
 int origin_file(int dir, const char *name, const char **why)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
@@ -102,8 +109,9 @@ int origin_file(int dir, const char *name, const char **why)
 }
 
 /*
- * Containers of one Kubernetes namespace may use each other's checkpoints: a CRI gives each restore
- * a new id, and often another pod. An imported checkpoint has the name that root gave it.
+ * Do both containers belong to one Kubernetes namespace? Such containers may use each other's
+ * checkpoints: a CRI gives each restored container a new id, and often another pod. An imported
+ * checkpoint has the name that root gave it.
  */
 static bool same_namespace(const char *a, const char *b)
 {
@@ -121,7 +129,7 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 	const char *of = o && o->container_id && *o->container_id ? o->container_id : NULL;
 	char text[ZNS_UUID_STR];
 
-	if (!id || !name) /* criu by hand: root names the checkpoint */
+	if (!id || !name) /* criu was started by hand: root names the checkpoint */
 		return 0;
 	if (of ? !strcmp(of, id) : !strcmp(c->container, name))
 		return 0;

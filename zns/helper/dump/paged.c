@@ -13,8 +13,9 @@
 #define NAME "memory.img"
 
 /*
- * All units that tasks have on zones. Here they are numbered by places. In the image each stands
- * once, in the order of the device.
+ * All units that the tasks have on zones. While tasks are read, a unit's number is its index in
+ * unit[], and places refer to that. In the image each unit is stored once, in the order of the
+ * device.
  */
 struct paged {
 	struct zns_quiesce *quiesce;
@@ -103,8 +104,8 @@ int paged_begin(struct dump *d, struct packet *p, struct zns_err *err)
 }
 
 /*
- * Does the pager have the memory from @start to @end? The pager answers -ENOENT for no. @d is NULL
- * in a sender of rounds.
+ * Does the pager have the memory from @start to @end? *@is is false if the pager answers -ENOENT.
+ * @d is NULL in a sender of rounds.
  */
 static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool *is,
 		  struct zns_err *err)
@@ -146,9 +147,12 @@ int paged_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err)
 /* ---- a frozen task ---- */
 
 struct look {
-	struct zns_spans there, content; /* zeroes are no content */
-	/* Pages that are protected and swapped, or whose place has only a marker because the pager
-	 * has them on a zone. */
+	/* there: pages that exist; content: those of them that are not zero */
+	struct zns_spans there, content;
+	/*
+	 * Pages that are protected and swapped out, or that have only a marker because the pager
+	 * has them on a zone.
+	 */
 	struct zns_spans maybe;
 };
 
@@ -182,15 +186,16 @@ static int look(pid_t pid, const struct zns_spans *area, struct look *k, struct 
 		ret = scan_range(fd, &q, area->s[n].start, area->s[n].end, found, k);
 		if (ret != -EINVAL || !(q.returned & IS_GUARD))
 			continue;
-		q.returned &= ~(uint64_t)IS_GUARD; /* before Linux 6.15 */
+		/* kernels before Linux 6.15 do not know this flag */
+		q.returned &= ~(uint64_t)IS_GUARD;
 		ret = scan_range(fd, &q, area->s[n].start, area->s[n].end, found, k);
 	}
 	return ret ? zns_fail_sys(err, ret, "cannot list the pages of process %d", pid) : 0;
 }
 
 /*
- * Adds the places of a unit's pages to @batch, which is in the order of addresses. Where a page
- * comes before the last one there, @batch goes to @t->places first.
+ * Adds the places of a unit's pages to @batch, which is sorted by address. If a page comes before
+ * the last one in @batch, @batch is first moved to @t->places and begun anew.
  */
 static int add_pages(struct live_task *t, struct places *batch, const struct zns_quiesce_unit *u,
 		     uint64_t at, struct zns_spans *clean, struct zns_spans *out)
@@ -238,7 +243,7 @@ static int take_units(struct paged *m, struct live_task *t, const struct zns_qui
 	return ret;
 }
 
-/* Treats swapped pages like present ones. */
+/* Treats swapped-out pages like present ones. */
 static int add_swapped(struct look *k, const struct zns_spans *out)
 {
 	struct zns_spans swapped = { 0 };
@@ -252,7 +257,10 @@ static int add_swapped(struct look *k, const struct zns_spans *out)
 	return ret;
 }
 
-/* Pages in memory are copied, except those that are known to be equal to their copy on zones. */
+/*
+ * Divides the pages in memory: all are copied, except those that are known to be equal to their
+ * copy on zones.
+ */
 static int divide(struct live_task *t, const struct live_areas *a, const struct look *k,
 		  const struct zns_spans *clean, struct zns_spans *rest)
 {
@@ -278,8 +286,10 @@ int paged_rest(struct paged *m, struct live_task *t, const struct live_areas *a,
 	struct zns_spans clean = { 0 }, out = { 0 };
 	struct look k = { 0 };
 	size_t nr;
-	/* Asks the pager before it reads the page tables: a page that comes back in between is
-	 * found in both, and both are right. */
+	/*
+	 * Ask the pager before reading the page tables. A page that comes back into memory in
+	 * between is then found in both, and both copies are right.
+	 */
 	int ret = zns_quiesce_units(m->quiesce, t->pid, &u, &nr, err);
 
 	if (!ret)
@@ -307,7 +317,10 @@ static int by_place(const void *a, const void *b, void *arg)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Leaves out units that no place refers to any more: all of their pages were in memory as well. */
+/*
+ * Marks the units that places still refer to. The other units are left out: all of their pages were
+ * in memory as well.
+ */
 static void mark_used(const struct live *l, uint8_t *used)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)

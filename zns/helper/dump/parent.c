@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The parent of an incremental dump. An id names it, or the handle in the directory that the link
- * `parent` leads to. */
+/*
+ * Finds the parent of an incremental dump. It is named by an id, or by the handle in the directory
+ * that the link `parent` leads to.
+ */
 #include <fcntl.h>
 #include <string.h>
 #include "dump_session.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The sender of a dump to a page server (Documentation/inside/migration.md, "In rounds"). The trackers
- * stay here, with a keeper, the pages go to criu, which sends them. There is no device and no
- * broker.
+ * The sender of a dump to a page server (Documentation/inside/migration.md, "In rounds"). The
+ * trackers stay on this machine, with a keeper. The pages go to criu, which sends them. There is no
+ * device and no broker.
  *
- * A pre-dump protects written pages before the freeze, once more in it, and reads after it: the
- * freeze is the barrier. A dump reads in the freeze.
+ * A pre-dump protects the written pages before the freeze and again during it, and reads them after
+ * the thaw: the freeze serves as the barrier. A dump reads the pages during the freeze.
  */
 #include <linux/capability.h>
 #include <string.h>
@@ -19,9 +19,9 @@ _Static_assert(ZW_ID == ZNS_UUID_LEN, "ids are UUIDs");
 
 struct send {
 	struct live l;
-	bool late; /* read while the tasks run */
+	bool late; /* the pages are read after the thaw, while the tasks run (pre-dump) */
 	struct zw_chunk *chunk; /* array of ZW_CHUNKS chunks, shared with criu */
-	/* the task that is being sent, and which of its pages still have to be */
+	/* the task that is being sent, and its runs of pages that are not sent yet */
 	pid_t pid;
 	struct zw_run *run;
 	size_t nr, max, at;
@@ -37,7 +37,8 @@ static bool is_zero(const uint8_t id[ZW_ID])
 /* ---- before the freeze ---- */
 
 /*
- * The last capability is to suspend a container's seccomp filter, the one before is for the keeper.
+ * The last capability of the list is to suspend a container's seccomp filter, the last but one is
+ * for the keeper.
  */
 static int drop_rights(struct zns_err *err)
 {
@@ -47,8 +48,10 @@ static int drop_rights(struct zns_err *err)
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep), err);
 }
 
-/* Protects pages before the freeze, so that few are left to protect during it. Nothing is read yet:
- * the task may write until the freeze. */
+/*
+ * Protects written pages before the freeze, so that few are left to protect during it. Reads
+ * nothing yet, since the task may write until the freeze.
+ */
 static int protect(struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans copy = { 0 };
@@ -156,7 +159,7 @@ int send_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		free(s);
 		return 0;
 	}
-	h->send = s; /* from here on send_end() ends it */
+	h->send = s; /* from here on send_end() frees it */
 	ret = drop_rights(err);
 	if (!ret)
 		ret = share_chunks(s, &fd, err);
@@ -172,8 +175,8 @@ int send_begin(struct helper *h, struct packet *p, struct zns_err *err)
 /* ---- the freeze ---- */
 
 /*
- * Lists the pages to send: those that were written and, in a pre-dump, those that were protected
- * before the freeze.
+ * Lists the pages to send: those that were written and, in a pre-dump, also those that protect()
+ * has protected before the freeze.
  */
 static int list_pages(struct send *s, struct live_task *t, const struct live_areas *a,
 		      struct zns_spans *guards, struct zns_err *err)
@@ -241,7 +244,7 @@ static int add_run(struct send *s, const struct zns_span *one, bool parent)
 	return 0;
 }
 
-/* Both lists are in the order of addresses, and have no page in common. */
+/* The two lists are sorted by address and do not overlap. */
 static int begin_task(struct send *s, const struct live_task *t, struct zns_err *err)
 {
 	const struct zns_spans *a = &t->send, *b = &t->parent;
@@ -263,7 +266,7 @@ struct filling {
 	struct send *s;
 	struct live_task *t;
 	struct zw_chunk *c;
-	uint32_t nr; /* runs so far */
+	uint32_t nr; /* runs that were filled so far */
 	size_t bytes, page;
 };
 
@@ -282,7 +285,7 @@ static void emit(struct filling *f, uint64_t len)
 	f->s->at += !from->len;
 }
 
-/* The next ranges to read, as many as fit; *end: behind the last of their runs. */
+/* Collects the next ranges to read, as many as fit. *end: index behind the last run among them. */
 static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *end, size_t *sum)
 {
 	size_t room = ZW_CHUNK_BYTES - f->bytes, n = f->s->at;
@@ -302,8 +305,10 @@ static uint32_t next_ranges(const struct filling *f, struct iovec *v, size_t *en
 	return nr;
 }
 
-/* The next page cannot be read together with others. If a running task has unmapped it, it is left
- * out. */
+/*
+ * Handles the next page, which cannot be read together with others. If a running task has unmapped
+ * it, it is left out.
+ */
 static int odd_page(struct filling *f, struct zns_err *err)
 {
 	struct zw_run *r = &f->s->run[f->s->at];
@@ -333,8 +338,8 @@ static int fill_more(struct filling *f, struct zns_err *err)
 				task_read(f->t->pid, remote, nr, to);
 	if ((got == -ESRCH || got == -ETIMEDOUT) && s->late) {
 		/*
-		 * Either the task has ended, or it mapped memory whose pages never arrive. The next
-		 * round sends all pages of a task without a tracker.
+		 * The task has ended, or has mapped memory whose pages never arrive. End its
+		 * tracker: the next round sends all pages of a task without one.
 		 */
 		zns_track_free(f->t->track);
 		f->t->track = NULL;
@@ -357,14 +362,15 @@ static int fill_more(struct filling *f, struct zns_err *err)
 }
 
 /*
- * All pages are sent. A page that could not be read counts as one of a new area for the next dump.
+ * Called when all pages of a task are sent. For the next dump, a page that could not be read counts
+ * as a page of a new area.
  */
 static int end_task(struct send *s, struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans sent = { 0 }, known = { 0 };
 	int ret = 0;
 
-	if (!s->l.again) { /* no keeper uses the result */
+	if (!s->l.again) { /* no keeper follows, so nobody needs the result */
 		s->pid = 0;
 		t->final = true;
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Estimates a dump's size before any task is frozen, from the kernel's counts. */
+/* Estimates the size of a dump before any task is frozen, from counts that the kernel keeps. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "../helper.h"
 #include "zns/grow.h"
 
-#define PER_TASK KIB(64) /* images beside the pages */
+#define PER_TASK KIB(64) /* bytes of a task's images other than its pages */
 #define TASKS_MAX 65536u
-/* descriptors of a tree that are looked at: each takes a microsecond or two */
+/* most descriptors of a tree that are checked: each check takes a microsecond or two */
 #define LOOKS_MAX 8192u
 
-/* Bytes of a task that become pages in an image. */
+/* Bytes of a task that become pages in an image: memory that is shared, and memory of its own. */
 struct resident {
 	uint64_t shared, own;
 };
@@ -90,7 +90,10 @@ uint64_t task_bytes(pid_t pid, bool shared)
 	return r.shared + (shared ? 0 : r.own) + PER_TASK;
 }
 
-/* Files without a name: memfds and deleted files. The dump has their pages, mapped or not. */
+/*
+ * Files without a name: memfds and deleted files. The dump stores their pages, whether a task maps
+ * them or not.
+ */
 struct nameless {
 	struct {
 		uint64_t ino;
@@ -127,8 +130,8 @@ static void add_nameless(pid_t pid, struct nameless *o)
 	while (dir && o->looks < LOOKS_MAX && (de = readdir(dir))) {
 		o->looks++;
 		/*
-		 * AT_STATX_DONT_SYNC: a network file system's server is not asked, since it may be
-		 * gone
+		 * AT_STATX_DONT_SYNC: do not ask the server of a network file system, which may not
+		 * respond
 		 */
 		if (!statx(dirfd(dir), de->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &s) &&
 		    S_ISREG(s.stx_mode) && !s.stx_nlink && s.stx_blocks && is_new(o, &s))
@@ -150,12 +153,19 @@ uint64_t task_tree_bytes(pid_t pid, uint64_t *least)
 		struct resident r = read_status(list[n]);
 
 		sum += r.shared + r.own + PER_TASK;
-		mapped += r.shared; /* of nameless files as well */
-		*least = zns_max(*least, r.own); /* two tasks may have one memory (vfork) */
+		mapped += r.shared; /* these include mapped pages of nameless files */
+		/*
+		 * take the maximum: two tasks may share one memory (vfork), and it is dumped once
+		 */
+		*least = zns_max(*least, r.own);
 		add_nameless(list[n], &o);
 	}
 	*least -= *least /
-		  16; /* the kernel's counts are not exact, and tasks may free some of it */
+		  /*
+		   * a reserve: the kernel's counts are not exact, and tasks may free some memory
+		   * before the freeze
+		   */
+		  16;
 	free(o.v);
 	return sum + o.bytes - zns_min(o.bytes, mapped);
 }

@@ -2,15 +2,16 @@
 #ifndef ZNS_HELPER_KEEP_H
 #define ZNS_HELPER_KEEP_H
 /*
- * Trackers between two dumps (Documentation/inside/live.md, "Incremental dumps"). A keeper is a process of
- * this program that holds the descriptors of one checkpoint's trackers, and does nothing with them.
- * The helper of a dump hands them to it (keep_hand.c), that of the next one takes them
- * (keep_take.c).
+ * Keeping trackers between two dumps (Documentation/inside/live.md, "Incremental dumps"). A keeper
+ * is a process of this program that holds the descriptors of one checkpoint's trackers, and does
+ * nothing with them. The helper of a dump hands them to the keeper (keep_hand.c). The helper of the
+ * next dump takes them (keep_take.c).
  *
- * Packets on a SOCK_SEQPACKET socket. A keeper gets KEEP_SET and so many KEEP_TASK from the helper
- * that started it, on descriptor 3, and answers KEEP_READY. Then it listens. It greets whoever
- * connects with the same packets; one at a time. When the connection ends, all is as before, unless
- * one of the packets below came.
+ * Helpers and keepers exchange packets on a SOCK_SEQPACKET socket. The helper that starts a keeper
+ * sends KEEP_SET and one KEEP_TASK for each task on descriptor 3, and the keeper answers
+ * KEEP_READY. Then the keeper listens, and serves one client at a time: it sends the same KEEP_SET
+ * and KEEP_TASK packets to whoever connects. If the client disconnects without sending one of the
+ * packets below, the keeper keeps the trackers for the next client.
  */
 #include <stdbool.h>
 #include "zns/track.h"
@@ -26,10 +27,12 @@ enum keep_op {
 	KEEP_SET = 1,
 	KEEP_TASK, /* descriptors: enum zns_track_fd, and a memfd with struct keep_pages */
 	KEEP_READY,
-	KEEP_BUSY, /* another process has the trackers */
+	KEEP_BUSY, /* another client is connected at the moment */
 	/* to the keeper */
-	/* pages were protected anew for a dump that is not committed: the keeper must not return to
-	 * its old state */
+	/*
+	 * pages were protected anew for a dump that is not committed yet: if the client disconnects
+	 * now, the keeper must end the tracking
+	 */
 	KEEP_CHANGED,
 	KEEP_TAKEN, /* another keeper has the trackers: exit */
 	KEEP_DROP, /* the trackers are not needed any more: end the protection, and exit */
@@ -44,16 +47,18 @@ struct keep_packet {
 	uint32_t pad;
 	uint64_t limit_s;
 	uint8_t id[ZNS_UUID_LEN]; /* id of the checkpoint */
-	/* not sent */
+	/* these fields are not sent */
 	int fd[KEEP_FDS];
 	uint32_t nr_fd;
 };
 
-/* Which pages of a task the checkpoint has, and which areas were dumped: struct zns_span[nr] and
- * [nr_areas] follow. */
+/*
+ * Which pages of a task the checkpoint has, and which areas were dumped. struct zns_span[nr] and
+ * struct zns_span[nr_areas] follow.
+ */
 struct keep_pages {
 	uint64_t nr, nr_areas;
-	char pagemap[64]; /* name of the image with their entries */
+	char pagemap[64]; /* name of the pagemap image with the entries of these pages */
 };
 
 /* keep_wire.c */
@@ -62,17 +67,22 @@ int keep_send(int sk, struct keep_packet *p);
  * descriptors. */
 int keep_recv(int sk, struct keep_packet *p);
 void keep_close(struct keep_packet *p);
-/* Reads the memfd of a KEEP_TASK. -EPROTO: impossible lengths, or lists that are out of order. */
+/*
+ * Reads the memfd of a KEEP_TASK. -EPROTO: its lengths are impossible, or its lists are not sorted.
+ */
 int keep_read_pages(int fd, char pagemap[64], struct zns_spans *pages, struct zns_spans *areas);
 void keep_timeouts(int sk);
-/* The directory of the sockets, which is made if it is missing. A descriptor, or -errno. */
+/*
+ * Opens the directory of the sockets, and makes it if it is missing. Returns a descriptor, or
+ * -errno.
+ */
 int keep_dir(struct zns_err *err);
 /* Addresses the socket of a checkpoint; the directory's descriptor must stay open. */
 struct sockaddr_un;
 void keep_address(int dir, const char *name, struct sockaddr_un *a);
 void keep_name(const uint8_t id[ZNS_UUID_LEN], char out[64]);
 
-/* keeper.c: the program. Its exit code. */
+/* keeper.c: runs the keeper; returns its exit code. */
 int keeper(void);
 
 #endif

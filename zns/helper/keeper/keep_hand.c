@@ -10,7 +10,10 @@
 #include "zns-memfd.h"
 #include "zns/process.h"
 
-/* Runs in the child: only calls that are safe after a fork of a process with threads. */
+/*
+ * Runs in the child after fork(). The parent has threads, so only async-signal-safe calls are
+ * allowed here.
+ */
 static void __attribute__((noreturn)) child(int sk, int null, char *const env[])
 {
 	char *const argv[] = { "zns-helper", KEEP_ARGUMENT, NULL };
@@ -20,7 +23,10 @@ static void __attribute__((noreturn)) child(int sk, int null, char *const env[])
 	pid = fork();
 	if (pid)
 		_exit(pid < 0);
-	/* first move it above the numbers 0 to 3, whatever they hold now */
+	/*
+	 * sk or null may have a number from 0 to 3 itself: move both above these before they are
+	 * overwritten
+	 */
 	sk = fcntl(sk, F_DUPFD, 16);
 	null = fcntl(null, F_DUPFD, 16);
 	if (sk < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
@@ -31,7 +37,7 @@ static void __attribute__((noreturn)) child(int sk, int null, char *const env[])
 	_exit(127);
 }
 
-/* The keeper is started before the commit. It waits for the commit, and exits if none comes. */
+/* Starts the keeper before the commit. It waits for the commit, and exits if the dump fails. */
 static int start_keeper(int *out)
 {
 	cleanup_close int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -69,7 +75,7 @@ void live_keep_begin(struct live *l, bool keep)
 		l->again = true;
 }
 
-/* Both lists are sorted. */
+/* Merges two lists, which are both sorted. */
 static int list_pages(const struct live_task *t, struct zns_spans *out)
 {
 	int ret = 0;

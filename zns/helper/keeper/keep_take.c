@@ -10,7 +10,10 @@
 #include "keep.h"
 #include "../live/live.h"
 
-#define DROP_MS 20000 /* ms; a keeper needs 25 ms for each GiB of memory to end the protection */
+/*
+ * ms to wait until a keeper has ended the protection, which takes it 25 ms for each GiB of memory
+ */
+#define DROP_MS 20000
 
 static int connect_to(int dir, const char *name)
 {
@@ -23,7 +26,7 @@ static int connect_to(int dir, const char *name)
 	keep_address(dir, name, &a);
 	if (!connect(sk, (struct sockaddr *)&a, sizeof(a)))
 		return sk;
-	/* a killed keeper leaves its socket's name behind */
+	/* a killed keeper has left its socket's name behind */
 	if (errno == ECONNREFUSED)
 		unlinkat(dir, name, 0);
 	close(sk);
@@ -56,7 +59,7 @@ static void clear(struct live_keep *k)
 	k->nr = 0;
 }
 
-/* Receives all that a keeper has. 0, -EBUSY or another error. */
+/* Receives all trackers that a keeper has. Returns 0, -EBUSY or another error. */
 static int receive_set(int sk, struct keep_packet *set, struct live_keep *k)
 {
 	int ret = keep_recv(sk, set);
@@ -91,7 +94,7 @@ static bool has_one_of(const struct live_keep *k, const pid_t *pid, uint32_t nr)
 	return false;
 }
 
-/* Tells a keeper to exit. Its exit shows that the protection has ended. */
+/* Tells a keeper to exit, and waits for it. Its exit means that the protection has ended. */
 static void drop(int sk)
 {
 	struct keep_packet p = { .op = KEEP_DROP };
@@ -172,7 +175,7 @@ bool live_keep_claim(struct live *l, struct live_task *t)
 		return false;
 	if (!zns_track_adopt(t->pid, &l->kernel, p->fd, &t->track, &t->why)) {
 		for (int i = 0; i < ZNS_TRACK_FDS; i++)
-			p->fd[i] = -1; /* the tracker's */
+			p->fd[i] = -1; /* the tracker owns this descriptor now */
 		if (!keep_read_pages(p->fd[KEEP_PAGES], t->parents_pagemap, &t->parent,
 				     &t->parents_areas)) {
 			t->kept = true;
@@ -181,7 +184,7 @@ bool live_keep_claim(struct live *l, struct live_task *t)
 		zns_track_free(t->track);
 		t->track = NULL;
 	}
-	/* the task has exited or runs another program, whose memory has no tracker yet */
+	/* the task has exited or runs another program, whose memory is not tracked yet */
 	keep_close(p);
 	t->why = (struct zns_err)ZNS_ERR_INIT;
 	return false;
@@ -194,7 +197,10 @@ void live_keep_changed(struct live *l)
 	if (l->keep.parent < 0 || l->keep.changed)
 		return;
 	l->keep.changed = true;
-	/* if the keeper has died, no other dump can take the trackers from it either */
+	/*
+	 * ignore an error: if the keeper has died, no other dump can take the trackers from it
+	 * either
+	 */
 	keep_send(l->keep.parent, &p);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Packets between helpers and keepers, and the places of keepers' sockets. */
+/* Packets between helpers and keepers, and the addresses of keepers' sockets. */
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The keeper: holds trackers from one dump to the next, see keep.h. It has no device, no connection
- * to a broker and no memory of a task, and its capabilities are gone. When it is killed, the kernel
- * ends the protection, and the next dump is a full one.
+ * to a broker, no memory of a task, and no capabilities. When it is killed, the kernel ends the
+ * protection, and the next dump is a full one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +21,11 @@ static struct {
 	uint32_t nr; /* how many of its tasks still run */
 	int dir, listen;
 	char name[64];
-	dev_t dev; /* the socket, as we made it */
+	dev_t dev; /* device of the socket's file, to recognize the file that this keeper made */
 	ino_t ino;
 	uint64_t end_ns; /* CLOCK_MONOTONIC */
 	int client; /* -1: none */
-	bool changed; /* by the client */
+	bool changed; /* the client has protected pages anew (KEEP_CHANGED) */
 } k = { .dir = -1, .listen = -1, .client = -1 };
 
 static int receive(void)
@@ -33,7 +33,8 @@ static int receive(void)
 	if (keep_recv(KEEP_FD, &k.set) != 1 || k.set.op != KEEP_SET || !k.set.nr ||
 	    k.set.nr > KEEP_TASKS_MAX)
 		return -EPROTO;
-	keep_timeouts(KEEP_FD); /* the first packet comes only at the end of the dump */
+	/* a long timeout here: the helper sends the first packet only at the end of the dump */
+	keep_timeouts(KEEP_FD);
 	k.task = calloc(k.set.nr, sizeof(*k.task));
 	if (!k.task)
 		return -ENOMEM;
@@ -72,13 +73,13 @@ static void unlink_name(void)
 		unlinkat(k.dir, k.name, 0);
 }
 
-/* Ends the protection in steps that are too short for the tasks to notice. */
+/* Ends the protection in steps that are short enough that the tasks do not notice. */
 static void end_tracking(void)
 {
 	const struct zns_track_kernel kernel = { .tracker = ZNS_TRACKER_UFFD };
 	struct zns_track *t;
 
-	unlink_name(); /* no more clients are accepted */
+	unlink_name(); /* accept no more clients */
 	for (uint32_t n = 0; n < k.nr; n++)
 		if (!zns_track_adopt(0, &kernel, k.task[n].fd, &t, NULL))
 			zns_track_free(t);
@@ -116,7 +117,7 @@ static void greet(void)
 	k.changed = false;
 }
 
-/* Reads a packet. Returns true if the trackers are not needed any more. */
+/* Reads a packet from the client. Returns true if the trackers are not needed any more. */
 static bool client_said(void)
 {
 	struct keep_packet p;
@@ -130,8 +131,8 @@ static bool client_said(void)
 	if (ret == 1 && p.op == KEEP_TAKEN)
 		return true;
 	/*
-	 * The client's dump was not committed, so the pages that are clean since this checkpoint
-	 * are unknown.
+	 * The client has protected pages anew for a dump that was not committed. So it is unknown
+	 * which pages are unchanged since this keeper's checkpoint.
 	 */
 	if (ret == 1 || k.changed) {
 		end_tracking();
@@ -161,7 +162,7 @@ static void watch(struct pollfd *p)
 		for (uint32_t n = 0; n < k.nr; n++)
 			p[2 + n] = (struct pollfd){ .fd = k.task[n].fd[ZNS_TRACK_PIDFD],
 						    .events = POLLIN };
-		/* a client that has the trackers must not lose them when the time is up */
+		/* while a client has the trackers, the keeper stays although the time is up */
 		if (k.client < 0 && !left) {
 			end_tracking();
 			return;
@@ -191,7 +192,11 @@ static void begin(void)
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		if (write(fd, "-1000", 5) < 0)
-			errno = 0; /* then the kernel may kill us, and the next dump is a full one */
+			/*
+			 * ignore failure: then the kernel may kill this process when memory is
+			 * short, and the next dump is a full one
+			 */
+			errno = 0;
 		close(fd);
 	}
 	zns_process_keep_caps(NULL, 0, NULL);

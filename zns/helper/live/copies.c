@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Plain copies of small images. A file system needs about a millisecond to make a file, and the
- * tasks are frozen. So a thread writes the copies under other names while data and record become
- * durable. Afterwards they are only renamed.
+ * tasks are frozen. So a thread writes the copies under temporary names while data and record
+ * become durable. Afterwards they are only renamed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,10 @@ static void part_name(const struct copy *k, char out[ZW_NAME + 16])
 	snprintf(out, ZW_NAME + 16, "%s.zns-part", k->name);
 }
 
-/* A convenience for tools. Not synced: the handle's hash reveals a stale or torn copy. */
+/*
+ * Writes one copy. It is not synced: copies are only a convenience for tools, and the hash in the
+ * handle reveals a stale or torn copy.
+ */
 static int write_part(int dir, const struct copy *k)
 {
 	char part[ZW_NAME + 16];

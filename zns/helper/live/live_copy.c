@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Copies of pages of a task, running or frozen. A running task may unmap what is being read. Such a
- * page is left out and pending: either it is gone by the freeze, or it is copied then.
+ * Copies pages of a task, running or frozen. A running task may unmap a page before it is read.
+ * Such a page is left out and becomes pending: at the freeze it is either gone, or copied then.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ static void advance(struct cursor *c, uint64_t len)
 		c->va = c->s->s[c->n].start;
 }
 
-/* The next ranges, of @room bytes at most. */
+/* Collects the next ranges to read, of @room bytes at most. */
 static uint32_t next_ranges(struct cursor c, struct iovec *v, size_t room, size_t *sum)
 {
 	uint32_t nr = 0;
@@ -45,7 +45,7 @@ static uint32_t next_ranges(struct cursor c, struct iovec *v, size_t room, size_
 	return nr;
 }
 
-/* The next @len bytes were read into @buf; @at: their place in the part. */
+/* Records that the next @len bytes were read into @buf; @at: their place in the part. */
 static int have(struct copying *k, const uint8_t *buf, uint64_t len, uint64_t at)
 {
 	if (live_verify_note(k->l, buf, len))
@@ -64,7 +64,8 @@ static int have(struct copying *k, const uint8_t *buf, uint64_t len, uint64_t at
 }
 
 /*
- * A task that cannot be read while it runs is read in the freeze, when its mappings do not change.
+ * Called when a running task cannot be read. It is read in the freeze instead, when its mappings do
+ * not change.
  */
 static void give_up(struct copying *k, int ret)
 {
@@ -76,7 +77,7 @@ static void give_up(struct copying *k, int ret)
 	k->c.n = k->c.s->nr;
 }
 
-/* Fills @buf as far as possible; *filled: bytes. */
+/* Reads into @buf until it is full or the pages end; *filled: bytes read. */
 static int fill(struct copying *k, uint8_t *buf, size_t room, uint64_t at, size_t *filled)
 {
 	struct iovec remote[TASK_READ_IOVS];
@@ -115,7 +116,7 @@ int live_flush_stage(struct live *l, struct zns_err *err)
 	return ret;
 }
 
-/* Copies some more pages, to the stage or to the writer. */
+/* Copies one batch of pages, to the stage or to the writer. */
 static int step(struct copying *k, struct zns_err *err)
 {
 	struct live *l = k->l;
@@ -147,8 +148,11 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 	int ret = 0;
 
 	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
-	zns_spans_free(&t->pending); /* they are in @s now */
-	/* Pages that cannot be read now must not be taken from an older copy. */
+	zns_spans_free(&t->pending); /* @s contains the pending pages now */
+	/*
+	 * Forget older copies of the pages in @s: a page that cannot be read now must not be
+	 * restored from an older copy.
+	 */
 	if (places_drop(&t->places, s->s, s->nr))
 		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
 	while (!ret && k.c.n < s->nr) {

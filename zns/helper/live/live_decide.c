@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Decides whether a dump is live. Without an option it is live if its tasks run on and live.md
- * names nothing against it.
+ * Decides whether a dump is live. Without an option it is live if its tasks keep running afterwards
+ * and live.md lists no reason against it.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -21,8 +21,8 @@ static bool file_says(const char *dir, const char *cgroup, const char *name, con
 }
 
 /*
- * Is the task in a frozen cgroup? Threads in one of version 1 do not stop for a tracker. A live
- * dump of frozen tasks gains nothing.
+ * Is the task in a frozen cgroup? In a frozen cgroup of version 1, threads do not stop for a
+ * tracker. And a live dump of frozen tasks has no advantage.
  */
 static bool is_frozen(pid_t pid)
 {
@@ -47,7 +47,7 @@ static bool is_frozen(pid_t pid)
 	return frozen;
 }
 
-/* The conditions of live.md for "auto". */
+/* Are the conditions of live.md for "auto" met? */
 static bool fits(const struct zw_begin *b)
 {
 	struct zns_track_kernel k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The freeze of a live dump: of each task, the pages that were written since the last round. What
- * is clean by every rule of Documentation/inside/live.md stays as it was copied.
+ * The freeze of a live dump: copies the pages of each task that were written since the last round.
+ * Copies of pages that are clean by every rule of Documentation/inside/live.md stay valid.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include "zns/grow.h"
 #include "zns/track_control.h"
 
-/* Forgets the places of pages that have no good copy, and copies these pages now. */
+/* Copies the pages that have no valid copy. Their old places are forgotten first. */
 static int copy_rest(struct live *l, struct live_task *t, const struct live_areas *a,
 		     struct zns_spans *guards, struct zns_err *err)
 {
@@ -44,7 +44,10 @@ static void add_run(struct zns_pagemap_run *run, size_t *nr, struct zns_pagemap_
 		run[(*nr)++] = one;
 }
 
-/* Adds a copy, cut where pages that may be brought lazily begin or end. @at: its place in @lazy. */
+/*
+ * Adds an entry for a copy. The copy is split where the pages that may be restored lazily begin or
+ * end. @at: current index in @lazy.
+ */
 static void add_place(struct zns_pagemap_run *run, size_t *nr, const struct place *p,
 		      const struct zns_spans *lazy, size_t *at)
 {
@@ -63,7 +66,10 @@ static void add_place(struct zns_pagemap_run *run, size_t *nr, const struct plac
 	}
 }
 
-/* The entries of the pagemap in order of addresses: copies, and pages that the parent has. */
+/*
+ * Makes the entries of the pagemap, sorted by address: pages that were copied, and pages that the
+ * parent has.
+ */
 static int entries(struct live_task *t, const struct zns_spans *lazy, struct zns_err *err)
 {
 	const struct zns_spans *up = &t->parent;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* After the thaw: writes the last pages, and composes each pages image of the rounds' copies. */
+/*
+ * After the thaw: writes the staged pages, and composes each pages image from the copies of rounds
+ * and freeze.
+ */
 #include <string.h>
 #include <sys/mman.h>
 #include "live.h"
@@ -73,7 +76,7 @@ static int add_round(ZnsPb__Live *r, const struct live_round *round)
 
 int live_describe(const struct dump *d, ZnsPb__Checkpoint *c)
 {
-	/* An incremental dump without rounds is described by its parent. */
+	/* An incremental dump without rounds is no live dump: its record has no `live`. */
 	const struct live *l = d->live && (d->live->nr_rounds || d->live->wanted) ? d->live : NULL;
 	ZnsPb__Live *r = l ? malloc(sizeof(*r)) : NULL;
 	int ret = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * /proc/PID/smaps without its page walk, which takes 50 ms for each GiB. criu needs two things of
- * it: the areas, which /proc/PID/maps has too, and their flags. The flags are read before the
- * freeze and after the thaw. Where both agree they were the same in between; where they do not, the
- * dump fails. An area that was not there before makes criu read smaps itself.
+ * Replaces the read of /proc/PID/smaps during the freeze, whose page walk takes 50 ms for each GiB.
+ * criu needs two things of smaps: the areas, which /proc/PID/maps has too, and their flags. The
+ * helper reads the flags before the freeze and after the thaw. Where both are equal, the flags were
+ * the same during the freeze. Where they differ, the dump fails. If an area did not exist before
+ * the freeze, criu reads smaps itself.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -12,10 +13,10 @@
 #include "zns-smaps.h"
 #include "zns/grow.h"
 
-#define SMAPS_MAX GIB(1) /* bytes of smaps text that are read at most */
+#define SMAPS_MAX GIB(1) /* most bytes of smaps text that are read */
 #define FLAGS "VmFlags:"
 
-/* An area: its line in maps and its flags, both in the text, without newlines. */
+/* An area: its line in maps, and its flags. Both point into the text and have no newline. */
 struct live_area {
 	const char *line, *flags;
 	uint32_t line_len, flags_len;
@@ -127,7 +128,7 @@ static int write_maps(struct live_task *t, int fd)
 	return zns_pwrite_all(fd, out, len, 0);
 }
 
-/* Counts the room for all lines with their flags. */
+/* Computes the length of the text with all areas and their flags. */
 static void count_text(struct live_task *t)
 {
 	uint32_t most = 0;
@@ -162,8 +163,9 @@ int live_maps(struct live *l, struct packet *p, struct zns_err *err)
 }
 
 /*
- * May this flag differ? Tracking sets some. The others are advice to the kernel (huge pages,
- * merging, read-ahead), which is restored as it was before the freeze and costs time at most.
+ * May this flag differ between the two reads? Tracking itself sets some. Others are advice to the
+ * kernel (huge pages, merging, read-ahead). These are restored as they were before the freeze, so a
+ * wrong one only costs time.
  */
 static bool may_differ(const char *flag)
 {
@@ -175,7 +177,10 @@ static bool may_differ(const char *flag)
 	return false;
 }
 
-/* A word that only one of the two texts has counts as a difference. */
+/*
+ * Compares two lists of flags. A flag that only one list has makes them different, unless it may
+ * differ.
+ */
 static bool same_flags(const char *a, const char *b)
 {
 	for (const char *s = a; *s;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which pages of a frozen task have to be copied, and which have a good copy or are in the parent,
- * by the rules of Documentation/inside/live.md.
+ * Decides which pages of a frozen task have to be copied, and which have a valid copy or are in the
+ * parent, by the rules of Documentation/inside/live.md.
  */
 #include <string.h>
 #include "live.h"
@@ -33,7 +33,7 @@ int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err)
 	return 0;
 }
 
-/* Lists the pages to read now: those that were written, and pending ones that are still there. */
+/* Lists the pages to read now: those that were written, and pending ones that still exist. */
 static int list_rest(struct live_task *t, const struct live_areas *a, const struct zns_spans *stale,
 		     struct zns_spans *rest)
 {
@@ -52,8 +52,9 @@ static int list_rest(struct live_task *t, const struct live_areas *a, const stru
 }
 
 /*
- * A dump also protects pages of areas that criu does not dump. If a later dump includes these
- * areas, their pages are clean, but no checkpoint has them.
+ * A tracker also protects pages of areas that criu does not dump. If a later dump includes such an
+ * area, the tracker reports its pages as clean, although no checkpoint has them. This lists those
+ * pages.
  */
 static int list_unknown(struct live_task *t, const struct live_areas *a,
 			const struct zns_spans *stale, struct zns_spans *rest, struct zns_err *err)
@@ -80,7 +81,7 @@ static int list_unknown(struct live_task *t, const struct live_areas *a,
 	return ret;
 }
 
-/* Leaves to the parent those of its pages that are still there and unchanged. */
+/* Keeps in @t->parent only those pages that still exist and are unchanged. */
 static int leave_to_parent(struct live_task *t, const struct live_areas *a,
 			   const struct zns_spans *stale, const struct zns_spans *rest)
 {
@@ -134,7 +135,7 @@ bool live_is_tracked(struct live *l, struct live_task *t, const char *pagemap)
 	return t && t->track;
 }
 
-/* A list of guard pages for criu. -1: criu has to look itself. */
+/* -1: criu has to look for guard pages itself. */
 int live_guards_fd(const struct live *l, const struct zns_spans *guards)
 {
 	cleanup_free struct zw_iov *v = malloc((guards->nr + 1) * sizeof(*v));

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The room that a live dump takes. A page that is written while the rounds copy is on the device
- * more than once. If that takes too much room, the copies are given up before the freeze, which
- * then copies everything, as in a plain dump. The same happens if a failed zone has lost copies,
- * since their pages may have changed.
+ * The room on the device that a live dump takes. A page that is written while the rounds copy is on
+ * the device more than once. If that takes too much room, the copies are discarded before the
+ * freeze, which then copies everything, as in a plain dump. The same happens if copies on a failed
+ * zone are lost, since the tasks may have changed those pages.
  */
 #include "live.h"
 
-/* bytes kept free: the freeze writes more than is known, and no zone is filled to its last byte */
+/*
+ * bytes kept free: the freeze writes more than the trackers know, and no zone is filled to its last
+ * byte
+ */
 #define SPARE MIB(4)
 
 static const char no_room[] = "the device has no room for copies of rounds";
 static const char lost[] = "a zone failed and lost copies of rounds";
 
-/* Returns why a failure of a round does not fail the whole dump; NULL: it does. Only the writer may
- * have failed, and nothing else. */
+/*
+ * Returns why the dump can go on after a failed round, without the copies of the rounds. NULL: it
+ * cannot. It can only if the writer has failed, and nothing else.
+ */
 const char *live_hopeless(struct live *l)
 {
 	struct dump *d = l->d;
@@ -31,7 +36,10 @@ const char *live_hopeless(struct live *l)
 	return code == -ENOSPC || code == -EBUSY ? no_room : NULL;
 }
 
-/* Gives up the copies of the task's pages. Its tracker continues. */
+/*
+ * Makes all copied pages of the task pending, so that the freeze copies them. Its tracker
+ * continues.
+ */
 static int owe_all(struct live_task *t)
 {
 	int ret = 0;
@@ -43,7 +51,7 @@ static int owe_all(struct live_task *t)
 	return ret;
 }
 
-/* About how many bytes the freeze copies that no tracker watches. */
+/* About how many bytes without a tracker the freeze has to copy. */
 static uint64_t untracked(const struct live *l)
 {
 	uint64_t sum = 0;
@@ -106,7 +114,7 @@ int live_give_up(struct live *l, const char *why, struct zns_err *err)
 	return 0;
 }
 
-/* Other dumps may still take zones after the check, as with any dump. */
+/* The check is not exact: other dumps may take zones after it, as with any dump. */
 int live_check_room(struct live *l, struct zns_err *err)
 {
 	uint64_t need = untracked(l) + 2 * l->left + SPARE;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Rounds of a live dump: protect, barrier, copy (Documentation/inside/live.md). Each copies what was
- * written since the round before. They end when little is left, or when the tasks write faster than
- * we copy: then what was protected last is left to the freeze.
+ * Rounds of a live dump: protect, barrier, copy (Documentation/inside/live.md). Each round copies
+ * the pages that were written since the round before. The rounds end when few pages are left, or
+ * when the tasks write faster than the rounds copy. Pages that the last round protected but did not
+ * copy are left to the freeze.
  */
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "live.h"
 
-/* If more than this part of a round's pages was written again meanwhile, another round makes no
- * progress. */
+/*
+ * If more than this percentage of a round's pages was written again meanwhile, another round makes
+ * no progress.
+ */
 #define PROGRESS_PERCENT 80
 
 static int criu_lives(struct live *l, struct zns_err *err)
@@ -31,7 +34,10 @@ int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *er
 	struct zns_spans left = { 0 };
 
 	if (zns_track_arm(t->track, copy, &e)) {
-		/* the task ended, or executed another program: the next look for tasks tells */
+		/*
+		 * the task has ended or executed another program; the next call of live_look()
+		 * finds out which
+		 */
 		zns_track_free(t->track);
 		t->track = NULL;
 		t->why = e;
@@ -56,7 +62,7 @@ static void barrier(struct live_task *t)
 	t->why = e;
 }
 
-/* Adds to pending what was protected and is not copied in this round. */
+/* Adds to `pending` the pages that were protected and are not copied in this round. */
 static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err)
 {
 	for (size_t n = 0; n < l->nr_tasks; n++)
@@ -92,7 +98,7 @@ static int copy_all(struct live *l, struct zns_spans *copy, struct zns_err *err)
 	return ret ? ret : zns_wimage_seal(l->part[l->nr_parts - 1], err);
 }
 
-/* @must: copy even if the round makes no progress. */
+/* Runs one round. @must: copy even if the round makes no progress. */
 static int one_round(struct live *l, bool must, struct zns_err *err)
 {
 	struct live_round *r = &l->round[l->nr_rounds];
@@ -133,8 +139,8 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 }
 
 /*
- * Allocates and touches the stage before the freeze, so that the freeze has no page faults of its
- * own.
+ * Allocates the stage and touches its pages before the freeze, so that the freeze takes no page
+ * faults.
  */
 static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 {
@@ -150,7 +156,7 @@ static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 	return 0;
 }
 
-/* Bytes in DRAM of tasks with a pager, which no round copies. */
+/* Bytes of memory of tasks with a pager. No round copies these. */
 static uint64_t paged_bytes(const struct live *l)
 {
 	uint64_t sum = 0;
@@ -245,7 +251,7 @@ static int too_slow(const struct live *l, struct zns_err *err)
 		zns_format_size(l->left, again, sizeof(again)));
 }
 
-/* Does everything that belongs before the freeze. */
+/* Does all work that precedes the freeze. */
 static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 {
 	bool copy = how & ZW_ROUNDS_COPY;
@@ -256,11 +262,13 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 
 	if (!ret && l->not_converging && l->slow_fails)
 		ret = too_slow(l, err);
-	/* Reading smaps takes time, so the last round comes after it. */
+	/* Read smaps before the last round, since it takes time in which the tasks write pages. */
 	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
-	/* A dump that commits during the freeze also writes during it, so its copies go directly to
-	 * the writer. */
+	/*
+	 * A dump that commits during the freeze writes its data during the freeze too, so its
+	 * copies go directly to the writer.
+	 */
 	l->direct = !l->wanted && l->kernel.tracker == ZNS_TRACKER_NONE;
 	if (!ret && !l->direct)
 		ret = make_stage(l,
@@ -276,7 +284,7 @@ static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 	return ret ? ret : live_open_part(l, err);
 }
 
-/* Without a tracker, or with criu's own one, criu dumps the memory. */
+/* Leaves the memory to criu, which dumps it if there is no tracker, or only criu's own one. */
 static void leave_to_criu(uint32_t how, struct packet *p, const char *why)
 {
 	struct zw_reply r = { .kind = ZW_KIND_NONE, .warn = how & ZW_ROUNDS_COPY };
@@ -287,7 +295,7 @@ static void leave_to_criu(uint32_t how, struct packet *p, const char *why)
 
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 {
-	bool wanted = d->live; /* --zns-live */
+	bool wanted = d->live; /* set by --zns-live */
 	bool tracks = wanted || p->h.nr & ZW_ROUNDS_TRACK;
 	uint32_t how = p->h.nr;
 	struct zw_reply r = { 0 };
@@ -308,7 +316,8 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!tracks || l->kernel.tracker == ZNS_TRACKER_NONE ||
 	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
 		l->kernel.tracker = ZNS_TRACKER_NONE;
-		if (d->paged) { /* the task's pager knows what has to be copied */
+		/* no tracking: the task's pager knows which pages have to be copied */
+		if (d->paged) {
 			ret = prepare(l, 0, err);
 			if (ret)
 				return ret;

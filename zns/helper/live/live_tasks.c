@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The tasks of a live dump: found in /proc, tracked from the round on in which they are first seen.
+/*
+ * The tasks of a live dump. They are found in /proc, and each is tracked from the round in which it
+ * is first seen.
  */
 #include <string.h>
 #include "live.h"
@@ -17,7 +19,10 @@ static void forget(struct live *l, size_t n)
 {
 	struct live_task *t = &l->task[n];
 
-	/* no page was protected anew, so the keeper can keep the tracker */
+	/*
+	 * no page was protected anew, so the keeper still needs the tracker: leave the protection
+	 * in place
+	 */
 	if (t->kept && !l->keep.changed)
 		zns_track_leave(t->track);
 	else
@@ -48,7 +53,7 @@ static int add(struct live *l, pid_t pid, struct zns_err *err)
 		return zns_fail(&t->why, -EBUSY, "its memory is partly on zones"), ret;
 	if (ret || l->kernel.tracker == ZNS_TRACKER_NONE)
 		return ret;
-	/* Without a tracker the task's memory is copied in the freeze, and the record says why. */
+	/* A task without a tracker is copied in the freeze, and the record says why. */
 	if (!live_keep_claim(l, t) && zns_track_new(pid, &l->kernel, &t->track, &t->why))
 		t->track = NULL;
 	return 0;

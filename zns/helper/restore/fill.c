@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Pages that go straight into the areas that a task has mapped (hooks.md, "Restore"). criu sends
- * the list of places before it becomes the task. The restorer blob maps the areas and says so. Then
- * several workers at once read and verify the pages of the list, and write them into the task's
+ * Reads pages straight into the areas that a task has mapped (hooks.md, "Restore"). criu sends the
+ * list of places before it becomes the task. The restorer blob maps the areas and then asks for the
+ * pages. Then several workers read and verify the listed pages, and write them into the task's
  * memory.
  */
 #include <string.h>
@@ -14,18 +14,18 @@
 #include "../work_progress.h"
 #include "zns/flat.h"
 
-#define CHUNK ZW_MAX_IOV /* number of places handled at once */
-#define UNDER_WAY 64 /* most requests under way; each has its own addresses */
-#define MAX_PLACES (1u << 26) /* pages of 256 GiB */
+#define CHUNK ZW_MAX_IOV /* number of places handled by one batch */
+#define UNDER_WAY 64 /* most requests under way; each request has an address list of its own */
+#define MAX_PLACES (1u << 26) /* 256 GiB in pages of 4 KiB */
 
 struct fill {
 	struct helper *h;
 	struct zns_rimage *img;
-	struct zns_flat *flat; /* not NULL: the image in the flat view */
+	struct zns_flat *flat; /* the flat view that has the image; NULL: none */
 	int reply, list;
 	uint32_t nr;
 	struct zns_task task;
-	uint64_t room; /* how many more places may be covered */
+	uint64_t room; /* how many more places may be covered by the userfaultfd (zns/task.h) */
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
@@ -95,7 +95,10 @@ static int ask_for(struct fill *f, struct zns_task task, uint64_t off, const str
 	return 0;
 }
 
-/* How this place is to be written. */
+/*
+ * Chooses how to write this place: with UFFDIO_COPY if the userfaultfd can cover it, else with
+ * process_vm_writev.
+ */
 static struct zns_task way_to(struct fill *f, const struct iovec *iov)
 {
 	if (!f->room || !fill_covers(f->task, iov, 1))
@@ -104,7 +107,7 @@ static struct zns_task way_to(struct fill *f, const struct iovec *iov)
 	return f->task;
 }
 
-/* Neighbours in the image become one request. */
+/* Requests the pages of @v. Places that are neighbours in the image become one request. */
 static int fill_chunk(struct fill *f, const struct zw_place *v, uint32_t nr)
 {
 	struct zns_task way = f->task;
@@ -142,8 +145,10 @@ static int fill_all(struct fill *f, struct zns_err *err)
 			ret = fill_chunk(f, v, n);
 	}
 	wait_below(f, 0);
-	/* No other process has the descriptor: closing it uncovers all places, and the task may
-	 * continue. */
+	/*
+	 * No other process has this userfaultfd, so closing it unregisters all places, and the task
+	 * may continue.
+	 */
 	if (f->task.uffd >= 0)
 		close(f->task.uffd);
 	f->task.uffd = -1;
@@ -176,7 +181,7 @@ static void *fill_run(void *arg)
 	return NULL;
 }
 
-/* The list can only name memory of its sender. */
+/* The list names addresses only, and these count in the memory of its sender. */
 static int check_list(int fd, uint32_t nr, struct zns_err *err)
 {
 	struct stat st;
@@ -220,7 +225,7 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 	if (h->fills >= 0 && !epoll_ctl(h->fills, EPOLL_CTL_ADD, f->reply, &ev))
 		return 0;
 	ret = -errno;
-	p->fd[0] = f->reply; /* the task still waits there */
+	p->fd[0] = f->reply; /* the task still waits at this socket */
 	f->reply = -1;
 	fill_free(f);
 	return zns_fail_sys(err, ret, "cannot wait for a task");

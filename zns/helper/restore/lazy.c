@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads for a lazy-pages daemon. Its tasks run while their pages come: those are copied straight
- * into them, through the gate (zns-gate.h). A page server gets them into its own memory.
+ * Reads for a lazy-pages daemon. The tasks run while their pages are read. The helper copies pages
+ * straight into the tasks, through the gate (zns-gate.h). A page server gets pages into its own
+ * memory instead.
  *
  * A read for a fault has two parts. The page that the task waits for is read, verified and copied
- * alone, and the task runs on. The pages behind it follow.
+ * first and alone, so that the task can continue. The pages behind it follow.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "zns/flat.h"
 #include "zns/reader.h"
 
-static struct helper *self; /* for answers sent by the reader's threads */
+static struct helper *self; /* used in completion callbacks, which run on the reader's threads */
 static struct zw_gate *gate;
 
 #define PAGE 4096u
@@ -29,7 +30,7 @@ struct lazy_read {
 	uint32_t number;
 	_Atomic uint32_t parts; /* number of parts that are not done yet */
 	_Atomic bool failed;
-	struct zns_err err; /* the first error; set by the part that has set `failed` */
+	struct zns_err err; /* the first error; set by the part that set `failed` */
 };
 
 int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err)
@@ -50,7 +51,8 @@ int lazy_gate(struct helper *h, struct packet *p, struct zns_err *err)
 
 static bool enter(struct zns_running *running)
 {
-	struct lazy_read *l = (struct lazy_read *)running; /* `running` is its first member */
+	/* `running` is the first member of struct lazy_read */
+	struct lazy_read *l = (struct lazy_read *)running;
 
 	return zw_gate_enter(gate, l->number, self->sk);
 }
@@ -80,19 +82,22 @@ static void fetch_done(void *arg, const struct zns_err *err)
 		snprintf(r.msg, sizeof(r.msg), "%s", err->msg);
 	}
 	if (l->uffd >= 0)
-		close(l->uffd); /* closed before the daemon releases the task */
+		close(l->uffd); /* close it before the daemon lets the task continue */
 	reply_send(l->reply, &r, -1);
 	close(l->reply);
 	free(l);
 }
 
-/* The first of several faults goes to a worker, so the next need not wait for it. */
+/*
+ * If more requests wait in the socket, a worker reads for this fault, so that the message loop can
+ * take the next one. Else the loop reads by itself.
+ */
 static enum zns_read_how how_to_fetch(const struct helper *h, const struct packet *p)
 {
 	struct pollfd more = { .fd = h->sk, .events = POLLIN };
 
 	if (p->h.pad == ZW_FETCH_FIRST)
-		return ZNS_READ_EARLY; /* small parts of many units */
+		return ZNS_READ_EARLY; /* these are small parts of many units */
 	if (p->h.pad != ZW_FETCH_FAULT)
 		return ZNS_READ_BACKGROUND;
 	return poll(&more, 1, 0) > 0 ? ZNS_READ_FAULT : ZNS_READ_FAULT_HERE;

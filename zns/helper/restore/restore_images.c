@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Images of a restore as criu opens them: in memory, through a pipe, or as a plain file. */
+/* Serves the images that criu opens in a restore: in memory, through a pipe, or as a plain file. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 struct fetch {
 	struct zns_rimage *img;
-	struct zns_flat *flat; /* not NULL: the image in the flat view */
+	struct zns_flat *flat; /* the flat view that has the image; NULL: none */
 	int reply, fd;
 };
 
@@ -84,8 +84,10 @@ static void *stream_run(void *arg)
 	cleanup_free uint8_t *buf = malloc(unit);
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* A reader fails if it gets less than the whole archive: tar reports a truncated
-	 * archive. */
+	/*
+	 * After an error the pipe is closed early: the reader gets less than the whole archive, and
+	 * tar reports a truncated archive.
+	 */
 	for (uint64_t off = 0; off < size && buf; off += unit) {
 		size_t len = zns_min(unit, size - off);
 
@@ -98,9 +100,9 @@ static void *stream_run(void *arg)
 }
 
 /*
- * Runs beside the message loop, even for a small image. In the loop all could stand still: the loop
- * would wait for the reader's workers, these for a task to take its answers, and the task for the
- * loop to take its requests.
+ * Serves the image in a thread, even a small one. In the message loop this could deadlock: the loop
+ * would wait for the reader's workers, the workers for a task to take its answers, and the task for
+ * the loop to take its requests.
  */
 static int start(void *(*run)(void *), struct fetch *f)
 {
@@ -137,7 +139,10 @@ static int fetch_start(const struct helper *h, struct packet *p, struct zns_rima
 	return zns_fail(err, -EAGAIN, "cannot start a thread");
 }
 
-/* An archive is read once, from front to end: a pipe suffices and needs no memory. */
+/*
+ * Serves an archive through a pipe: it is read once, from front to end, so no memory is needed for
+ * it.
+ */
 static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err *err)
 {
 	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(img) };
@@ -156,10 +161,13 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 		return 0;
 	close(fds[1]);
 	free(f);
-	return 0; /* criu gets its answer all the same: it reads an empty archive and fails */
+	return 0; /* answer criu all the same: it reads an empty archive and fails */
 }
 
-/* A migration's sender kept this image: a plain file beside the handle, until it is joined. */
+/*
+ * Opens an image that the sender of a migration kept: a plain file beside the handle, until the
+ * migration is joined.
+ */
 static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
 {
 	struct stat st;

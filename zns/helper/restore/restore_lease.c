@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A restore's lease, with the rate that it is promised (Documentation/inside/sharing.md). */
+/*
+ * Asks the broker for a restore's lease, with the rate that the broker promises
+ * (Documentation/inside/sharing.md).
+ */
 #include <poll.h>
 #include <string.h>
 #include "../helper.h"
 #include "restore_session.h"
 
 #define WAIT_S 60
-#define ASK_MS 100 /* interval of the retries while it waits for others' promises to end */
+/* ms between two tries while it waits for promises to other dumps and restores to end */
+#define ASK_MS 100
 
-/* What the restore is to be promised, from criu's options. @wait_s: how long it may wait for it. */
+/*
+ * Fills in the rate that the restore asks for, from criu's options. @wait_s: how long it may wait
+ * for this promise.
+ */
 static int ask_for(struct helper *h, const struct zw_begin *b, uint64_t *wait_s,
 		   struct zns_err *err)
 {
@@ -19,7 +26,11 @@ static int ask_for(struct helper *h, const struct zw_begin *b, uint64_t *wait_s,
 		return zns_fail(err, -EINVAL,
 				"--zns-qos %s is no bandwidth; write 500, 500MiB/s or 2GiB/s",
 				b->qos);
-	if (h->cap_mibps) /* a file of options may give the rate of dumps */
+	/*
+	 * a file of options may ask for a rate that is meant for dumps: do not ask for more than
+	 * the cap
+	 */
+	if (h->cap_mibps)
 		h->s.qos_mibps = zns_min(h->s.qos_mibps, h->cap_mibps);
 	if (!s[0] || !strcmp(s, "share"))
 		return 0;

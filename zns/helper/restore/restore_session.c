@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A restore: finds the checkpoint by handle or id, protects it by a lease, serves verified bytes to
- * criu's processes. Whole images: restore_images.c. */
+/*
+ * A restore: finds the checkpoint by handle or id, protects it by a lease, sends verified data to
+ * criu's processes. Whole images: restore_images.c.
+ */
 #include <string.h>
 #include "fill.h"
 #include "../helper.h"
@@ -11,8 +13,10 @@
 #include "zns/image_map.h"
 #include "zns/reader.h"
 
-static struct helper *self; /* for answers sent by the reader's threads */
-/* the broker is only informed of progress: the restore does not depend on it */
+static struct helper *self; /* used in completion callbacks, which run on the reader's threads */
+/*
+ * ms; short, since a restore only reports progress to the broker and does not depend on its answers
+ */
 #define BROKER_LIMIT_MS 10000
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r,
@@ -65,7 +69,10 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		snprintf(warn, warn_len, "%s", resp->promise_note);
 	zns_bucket_cap(h->bucket, h->cap_mibps);
 	helper_set_rate(h, resp->rate_mibps);
-	/* A user may write the handle. The id alone must not open another user's process. */
+	/*
+	 * Check that the handle agrees with the record. A user may have written the handle, and an
+	 * id alone must not let that user restore another user's process.
+	 */
 	if (r->handle)
 		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);
 	if (!ret && resp->checkpoints[0]->pre_dump)
@@ -181,14 +188,14 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	h->restore = r;
 	if (b->record)
 		first_begin();
-	if (p->h.nr) /* criu itself, no daemon that waits for it */
+	if (p->h.nr) /* the request is of criu itself, not of a daemon that waits for criu */
 		awake_begin(zns_mono_ns());
 	reply_send(p->fd[0], &reply, bundle);
 	return 0;
 }
 
 struct pages_read {
-	int reply, uffd; /* uffd: the task's, or -1 */
+	int reply, uffd; /* reply: socket for the answer; uffd: the task's userfaultfd, or -1 */
 };
 
 static void read_done(void *arg, const struct zns_err *err)
@@ -197,7 +204,7 @@ static void read_done(void *arg, const struct zns_err *err)
 	struct zw_reply r = { 0 };
 
 	if (a->uffd >= 0)
-		close(a->uffd); /* closed before the task may touch the memory */
+		close(a->uffd); /* close it before the task may touch the memory */
 	if (err->code) {
 		progress_hush(self);
 		reply_error(a->reply, err);
@@ -259,8 +266,10 @@ static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
-/* Every task is restored: reports the figures to the broker, which stores them, and to criu, which
- * logs them. Without a broker they are only logged. */
+/*
+ * Called when every task is restored. Reports the figures to the broker, which stores them, and to
+ * criu, which logs them. Without a broker they are only logged.
+ */
 static void done(struct helper *h, struct packet *p)
 {
 	const ZnsPb__Checkpoint *c = h->restore->c;
@@ -298,7 +307,8 @@ static void done(struct helper *h, struct packet *p)
 		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1,
 			 levels > 2 ? "s" : "");
 	got_shared = zns_min(zns_reader_shared(zns_chain_reader(h->chain)), w.bytes);
-	if (got_shared) /* in whole units, although only a part of some was wanted */
+	/* counted in whole units, although the restore needed only a part of some */
+	if (got_shared)
 		snprintf(shared_text, sizeof(shared_text), ", %s of it read by other restores,",
 			 zns_format_size(got_shared, part, sizeof(part)));
 	snprintf(
@@ -340,7 +350,7 @@ void restore_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (!p->nr_fd)
-		return; /* there is nobody to receive the answer */
+		return; /* nobody is left to receive the answer */
 	if (p->h.op == ZW_DONE)
 		done(h, p);
 	else if (p->h.op == ZW_FIRST ?
@@ -349,7 +359,10 @@ void restore_packet(struct helper *h, struct packet *p)
 		reply_error(p->fd[0], &err);
 }
 
-/* All processes of the restore have closed their ends. Threads that feed a pipe end with us. */
+/*
+ * Called when all processes of the restore have closed their sockets. Threads that still write into
+ * a pipe end with this process.
+ */
 void restore_end(struct helper *h)
 {
 	beside_take_away(h->dir);
