@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef TRACK_ABI_H
 #define TRACK_ABI_H
-/* The kernel's interfaces that headers of Debian 12 (Linux 6.1) do not have yet. */
+/* Interfaces of the kernel that are missing in the headers of Debian 12 (Linux 6.1). */
 #include <linux/types.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
@@ -17,7 +17,7 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-/* PAGEMAP_SCAN, Linux 6.7; the names are ours */
+/* PAGEMAP_SCAN, Linux 6.7. The names are our own, so they do not clash with newer headers. */
 struct scan_region {
 	__u64 start, end, categories;
 };
@@ -28,7 +28,7 @@ struct scan_arg {
 };
 
 #define SCAN_IOCTL _IOWR('f', 16, struct scan_arg)
-#define SCAN_PROTECT (1 << 0) /* flag: write-protect what is reported */
+#define SCAN_PROTECT (1 << 0) /* flag: write-protect the pages that are reported */
 
 /* categories of pages */
 #define IS_WPALLOWED (1 << 0)
@@ -38,9 +38,9 @@ struct scan_arg {
 #define IS_SWAPPED (1 << 4)
 #define IS_ZERO (1 << 5)
 #define IS_HUGE (1 << 6)
-#define IS_GUARD (1 << 8) /* Linux 6.15 */
+#define IS_GUARD (1 << 8) /* since Linux 6.15 */
 
-/* /proc/PID/pagemap */
+/* bits of an entry of /proc/PID/pagemap */
 #define PME_PFN ((1ULL << 55) - 1)
 #define PME_SOFT_DIRTY (1ULL << 55)
 #define PME_FILE (1ULL << 61)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which pages a process has, without any tracking. */
+/* Lists the pages that a process has. It needs no tracker. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 	return categories & (IS_FILE | IS_GUARD) ? 0 : zns_spans_add(arg, start, end);
 }
 
-/* Before Linux 6.7: reads the entries page by page. */
+/* For kernels before Linux 6.7, without PAGEMAP_SCAN: reads pagemap page by page. */
 static int read_entries(int pagemap, const struct zns_span *area, struct zns_spans *out)
 {
 	uint64_t e[512];
@@ -48,7 +48,8 @@ int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct 
 		return zns_fail_sys(err, -errno, "cannot look into process %d", pid);
 	for (size_t n = 0; n < nr && !ret; n++) {
 		ret = scan_range(fd, &q, area[n].start, area[n].end, found, out);
-		if (ret == -EINVAL && q.returned & IS_GUARD) { /* before Linux 6.15 */
+		/* kernels before Linux 6.15 do not know IS_GUARD */
+		if (ret == -EINVAL && q.returned & IS_GUARD) {
 			q.returned &= ~(uint64_t)IS_GUARD;
 			ret = scan_range(fd, &q, area[n].start, area[n].end, found, out);
 		}

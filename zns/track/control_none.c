@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The product: all rules hold. See zns/track_control.h. */
+/* For the installed program: no rule can be switched off. See zns/track_control.h. */
 #include "zns/track_control.h"
 
 bool track_breaks(enum track_rule rule)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which pages of an area were written: the question for which the kernel has a short way. It still
- * looks at each page table entry, so several threads share a large area. The process is frozen and
- * waits for this.
+ * Lists which pages of an area were written. For this query PAGEMAP_SCAN has a fast path. It still
+ * looks at each page table entry, so several threads share a large area: the process is frozen
+ * meanwhile.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -11,11 +11,12 @@
 #include "track_int.h"
 #include "zns/util.h"
 
-#define CHUNK_MIN MIB(128) /* bytes: takes 50 us, about as long as starting a thread */
+/* bytes; a scan of this many takes 50 us, about as long as starting a thread */
+#define CHUNK_MIN MIB(128)
 #define CHUNKS_MAX 64
 #define THREADS_MAX 4
 
-/* Chunks are taken in any order, and joined in that of their addresses. */
+/* Threads take chunks in any order. The results are joined in the order of addresses. */
 struct fast {
 	int pagemap;
 	uint64_t start, end, chunk;
@@ -70,7 +71,7 @@ int fast_written(int pagemap, uint64_t start, uint64_t end, struct zns_spans *fo
 		return scan(pagemap, start, end, found);
 	f.chunk = zns_align_up(zns_max((end - start) / CHUNKS_MAX, CHUNK_MIN), CHUNK_MIN);
 	while (nr < others && !pthread_create(&thread[nr], NULL, take_chunks, &f))
-		nr++; /* without more threads it is only slower */
+		nr++; /* if no thread can be started, the scan is only slower */
 	take_chunks(&f);
 	for (uint32_t n = 0; n < nr; n++)
 		pthread_join(thread[n], NULL);

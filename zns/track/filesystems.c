@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which file systems bring a page by themselves. statfs() would ask the file system, so mountinfo
- * does. */
+/*
+ * Which file systems deliver a page without help of a network or a program? The answer comes from
+ * mountinfo, since statfs() would ask the file system itself and could block.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@ struct known {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct known *known; /* under the lock, for as long as the process runs */
+static struct known *known; /* protected by lock; kept until the process exits */
 static size_t nr_known, max_known;
 
 static bool is_local(const char *type)
@@ -38,7 +40,10 @@ static bool is_local(const char *type)
 	return false;
 }
 
-/* "36 35 98:0 /root /at options [tags] - type source options". False: no line has this device. */
+/*
+ * Finds the line of a device in mountinfo: "36 35 98:0 /root /at options [tags] - type source
+ * options". False: no line has this device.
+ */
 static bool look(const char *mounts, bool ours, uint32_t major, uint32_t minor, bool *answers)
 {
 	FILE *f = fopen(mounts, "re");
@@ -52,7 +57,7 @@ static bool look(const char *mounts, bool ours, uint32_t major, uint32_t minor, 
 		found = rest && sscanf(line, "%*s %*s %u:%u", &a, &b) == 2 && a == major &&
 			b == minor && sscanf(rest + 3, "%31s", type) == 1;
 	}
-	/* below an overlay that the task's user mounted anything may lie, FUSE too */
+	/* an overlay that the task's user mounted may have any file system below it, also FUSE */
 	if (found)
 		*answers = is_local(type) && (ours || strcmp(type, "overlay"));
 	free(line);
@@ -61,7 +66,7 @@ static bool look(const char *mounts, bool ours, uint32_t major, uint32_t minor, 
 	return found;
 }
 
-/* Is this the file system of memfds and shared memory? No process has it mounted. */
+/* Is this the file system of memfds and shared memory? It appears in nobody's mountinfo. */
 static bool is_memory(uint32_t major, uint32_t minor)
 {
 	cleanup_close int fd = zns_memfd("zns-look");
@@ -79,7 +84,8 @@ static bool find(pid_t pid, uint32_t major, uint32_t minor)
 	if (look("/proc/self/mountinfo", true, major, minor, &answers) ||
 	    look(path, false, major, minor, &answers))
 		return answers;
-	return major || is_memory(major, minor); /* on a block device, mounted elsewhere */
+	/* a major number: a file system on a block device, mounted in another namespace */
+	return major || is_memory(major, minor);
 }
 
 bool files_answer(pid_t pid, uint32_t major, uint32_t minor)
@@ -92,7 +98,10 @@ bool files_answer(pid_t pid, uint32_t major, uint32_t minor)
 		if (known[i].major == major && known[i].minor == minor)
 			k = &known[i];
 	answers = k ? k->answers : find(pid, major, minor);
-	/* the kernel gives the numbers of unmounted file systems without a device again */
+	/*
+	 * a positive answer is not kept for a file system without a block device: after it is
+	 * unmounted, the kernel gives its number to another one
+	 */
 	if (!k && (major || !answers) && !zns_grow(known, nr_known, max_known))
 		known[nr_known++] = (struct known){ major, minor, answers };
 	pthread_mutex_unlock(&lock);

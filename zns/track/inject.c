@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * System calls in a stopped thread, so that the thread does not notice.
+ * Makes system calls in a stopped thread, without the thread noticing.
  *
- * The registers are exchanged in the stop that PTRACE_INTERRUPT makes. That stop lies where the
- * kernel looks for signals, before it decides about the restart of an interrupted system call. When
- * the old registers are put back in such a stop, too, the kernel decides as if nothing had
- * happened. In a stop at the exit of a system call it would not decide any more, and the thread
- * would see -ERESTARTSYS.
+ * The registers are exchanged in the stop that PTRACE_INTERRUPT makes. This stop is where the
+ * kernel looks for signals, before it decides whether to restart an interrupted system call. When
+ * the old registers are put back in such a stop, the kernel decides as if nothing had happened. In
+ * a stop at the exit of a system call it would not decide any more, and the thread would see
+ * -ERESTARTSYS.
  *
- * All threads of the process stand still. Whoever else has its memory may change the code that the
- * thread is to execute. So number and arguments are written again where the thread has entered the
- * kernel, whatever brought it there. Only from that stop on to the exit of this one call its filter
- * is suspended: the kernel asks the filter behind that stop (Linux 4.8).
+ * All threads of the process are stopped. But another process that shares its memory may change the
+ * code that the thread is about to execute. So the number and arguments of the system call are
+ * written again when the thread has entered the kernel, by whatever instruction. The thread's
+ * seccomp filter is suspended only from that entry to the exit of this one call: the kernel runs
+ * the filter after the entry stop (Linux 4.8).
  */
 #include <elf.h>
 #include <errno.h>
@@ -44,9 +45,12 @@
 #define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
 #define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
 #define USER_CS 0x33 /* value of the register CS in 64-bit code */
-#define CALL_MS 500 /* a call that a frozen thread does not make is abandoned after this time */
-#define TRIES 100 /* stops, until one is outside of a restartable sequence */
-#define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
+/*
+ * ms; if the thread is frozen and does not enter the call within this time, the call is abandoned
+ */
+#define CALL_MS 500
+#define TRIES 100 /* most attempts to stop the thread outside of a restartable sequence */
+#define SEARCH_MAX (4U << 20) /* most bytes of code that are searched for a `syscall` instruction */
 #define SEARCH_MS 5000
 #define PAGE 4096U
 #define PAGE_PRESENT (1ULL << 63) /* bit of an entry of /proc/PID/pagemap */
@@ -63,7 +67,7 @@ struct job {
 	uint64_t insn;
 	int (*body)(struct zns_guest *g, void *arg);
 	void *arg;
-	bool lent; /* the thread was ours: what failed then, failed in @body */
+	bool lent; /* the thread was borrowed successfully, so a later failure is one of @body */
 };
 
 static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
@@ -74,8 +78,8 @@ static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
 }
 
 /*
- * Where a page is not in memory, whoever has to bring it may let the reader wait: a FUSE file, a
- * userfaultfd. True also where the kernel does not say.
+ * Are these pages in memory? If a page is not, reading it may block: a FUSE server or the owner of
+ * a userfaultfd must deliver it. True also if the kernel does not say.
  */
 static bool present(int pagemap, uint64_t at, size_t len)
 {
@@ -97,7 +101,7 @@ static int open_pagemap(pid_t pid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Any two bytes 0f 05 in code will do, even in the middle of another instruction. */
+/* Finds the bytes 0f 05 in code. They may lie in the middle of another instruction. */
 static uint64_t find_in(pid_t pid, int pagemap, const struct area *a)
 {
 	uint64_t end = a->start + zns_min(a->end - a->start, (uint64_t)SEARCH_MAX);
@@ -137,7 +141,10 @@ static int find_other(int fd, void *arg, void *out)
 	return 0;
 }
 
-/* The kernel's own code is always there. Between a look and a read of other code its page may go.
+/*
+ * Searches the vdso first, the kernel's own code, which is always in memory. Other code is searched
+ * in a child process: a page may be dropped between the check and the read, and the read then
+ * blocks.
  */
 static uint64_t find_insn(pid_t pid, const struct areas *l)
 {
@@ -155,8 +162,8 @@ static int get_regs(pid_t tid, struct user_regs_struct *r)
 
 	if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov))
 		return -errno;
-	return iov.iov_len == sizeof(*r) && r->cs == USER_CS ? 0 : -ENOTSUP; /* a 32-bit task has
-										fewer */
+	/* a 32-bit task has fewer registers */
+	return iov.iov_len == sizeof(*r) && r->cs == USER_CS ? 0 : -ENOTSUP;
 }
 
 static int set_regs(pid_t tid, const struct user_regs_struct *r)
@@ -194,9 +201,11 @@ void zns_guest_rseq(const struct zns_guest *g, uint64_t *start, uint64_t *end)
 	*end = conf.pointer ? conf.pointer + conf.size : 0;
 }
 
-/* If a restartable sequence is interrupted by our system call, it would continue afterwards,
- * perhaps on another CPU: the kernel checks the instruction pointer when the thread runs next, and
- * finds ours. */
+/*
+ * If our system call interrupted a restartable sequence, the sequence would continue afterwards,
+ * perhaps on another CPU: when the thread runs next, the kernel checks the instruction pointer, and
+ * finds that of our call.
+ */
 static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
 {
 	struct rseq_conf conf = rseq_of(tid);
@@ -217,7 +226,10 @@ static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
 	       r->rip - cs.start < cs.len;
 }
 
-/* Another part of the process would see our system calls, and could answer them (Wine). */
+/*
+ * With syscall user dispatch, as Wine uses it, a handler of the process would get our system calls
+ * and could answer them.
+ */
 static bool intercepted(pid_t tid)
 {
 	struct {
@@ -237,7 +249,10 @@ static bool has_filter(pid_t tid)
 	return p && p[10] != '0';
 }
 
-/* Without CAP_SYS_ADMIN a filter cannot be suspended, and may kill the thread. */
+/*
+ * Can the thread's seccomp filter be suspended? That needs CAP_SYS_ADMIN. A filter that is not
+ * suspended may kill the thread.
+ */
 static int try_filter(struct zns_guest *g)
 {
 	g->filtered = has_filter(g->tid);
@@ -246,8 +261,10 @@ static int try_filter(struct zns_guest *g)
 	return tracer_no_seccomp(g->tid, true) || tracer_no_seccomp(g->tid, false) ? -EACCES : 0;
 }
 
-/* The thread is stopped, as all others are: can it be used for our call? -EAGAIN: not at its
- * present place. */
+/*
+ * Prepares a stopped thread for our calls; all others are stopped too. -EAGAIN: it cannot be used
+ * at the instruction where it stands.
+ */
 static int borrow(struct zns_guest *g)
 {
 	const uint64_t all = ~0ULL;
@@ -261,15 +278,17 @@ static int borrow(struct zns_guest *g)
 		ret = -EAGAIN;
 	if (!ret && ptrace(REQUEST_GET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask))
 		ret = -errno;
-	/* signals wait in their queue until the old mask is back */
+	/* block all signals: they stay queued until the old mask is restored */
 	if (!ret && ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(all), &all))
 		ret = -errno;
 	return ret;
 }
 
-/* Continues to the next entry or exit of a system call. Only SIGSTOP and a group stop can come in
- * between. A frozen thread can be stopped, but never reaches the entry: only there the wait is
- * given up. */
+/*
+ * Lets the thread continue to the next entry or exit of a system call. Only SIGSTOP and a group
+ * stop can come in between. A frozen thread can be stopped, but never reaches the entry, so only
+ * the wait for the entry has a time limit.
+ */
 static int to_syscall_stop(struct zns_guest *g, bool entry)
 {
 	int status, ret, sig = 0;
@@ -283,7 +302,7 @@ static int to_syscall_stop(struct zns_guest *g, bool entry)
 			ret = tracer_wait(g->t, g->tid, &who, &status);
 			if (ret == -ETIMEDOUT && entry && !late)
 				late = !ptrace(PTRACE_INTERRUPT, g->tid, NULL, NULL);
-			/* while the thread runs our call it must not be left */
+			/* do not leave the thread while it executes our call */
 		} while (ret == -EINTR || ret == -ETIMEDOUT);
 		if (ret)
 			return ret == -ECHILD ? -ESRCH : ret;
@@ -307,7 +326,7 @@ static void set_args(struct user_regs_struct *r, const uint64_t arg[6])
 	r->r9 = arg[5];
 }
 
-/* At the entry: replaces the system call and its arguments by ours. */
+/* At the entry: replaces the number and arguments of the system call by ours. */
 static int dictate(struct zns_guest *g, long nr, const uint64_t arg[6])
 {
 	struct __ptrace_syscall_info info = { 0 };
@@ -334,7 +353,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 
 	r.rip = g->insn;
 	r.rax = (unsigned long long)nr;
-	r.orig_rax = ~0ULL; /* no system call is to be restarted */
+	r.orig_rax = ~0ULL; /* tells the kernel that there is no system call to restart */
 	set_args(&r, arg);
 	ret = set_regs(g->tid, &r);
 	g->t->deadline_ns = zns_mono_ns() + CALL_MS * 1000000ULL;
@@ -344,7 +363,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 		refused = dictate(g, nr, arg);
 	if (refused &&
 	    ptrace(PTRACE_POKEUSER, g->tid, offsetof(struct user_regs_struct, orig_rax), -1L))
-		ret = -errno; /* the thread has died: it has not made the call */
+		ret = -errno; /* the thread has died without making the call */
 	if (!ret)
 		ret = to_syscall_stop(g, false);
 	if (!ret && g->filtered)
@@ -355,7 +374,7 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 	return ret;
 }
 
-/* Back to a stop like the first one, with everything as it was. */
+/* Brings the thread into a stop like the first one, and restores its registers and signal mask. */
 static int give_back(struct zns_guest *g)
 {
 	struct tracer *t = g->t;
@@ -405,7 +424,7 @@ static int inject(struct tracer *t, struct job *j, unsigned int limit_ms, struct
 	int ret = threads_stopped(t, limit_ms, work, j, err);
 
 	for (int i = 0; i < TRIES && ret == -EAGAIN && !j->lent; i++) {
-		/* gives the thread time to leave the sequence */
+		/* let the threads run for a moment, so that this one leaves the sequence */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 + i * 5000L }, NULL);
 		ret = threads_stopped(t, limit_ms, work, j, err);
 	}
@@ -466,7 +485,10 @@ int zns_fetch_fd(int pidfd, long remote, const char *kind)
 
 	if (fd < 0)
 		return -errno;
-	/* another thread may have replaced the file meanwhile */
+	/*
+	 * check the descriptor after it was copied: another thread may have replaced the file
+	 * meanwhile
+	 */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	zns_read_link(AT_FDCWD, path, link, sizeof(link));
 	if (!strncmp(link, kind, strlen(kind)))

@@ -10,7 +10,7 @@
 
 struct job {
 	int pidfd, uffd;
-	const char *what; /* what failed, if not the stop */
+	const char *what; /* which step failed; NULL: stopping the threads did */
 };
 
 static int in_guest(struct zns_guest *g, void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What the kernel can do, by trying it on a mapping of our own. Version numbers say little: what
- * was wrong is mended in some stable kernels and not in others.
+ * Finds out what the kernel can do, by trying it on a mapping of our own. Version numbers say
+ * little: some faults were mended in some stable kernels and not in others.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,11 +15,12 @@
 #include "zns/util.h"
 
 #define HUGE (2 * MIB(1))
-#define ROOM (4 * HUGE) /* three aligned huge pages are in it, whatever its address */
+#define ROOM (4 * HUGE) /* bytes; contains three aligned huge pages at any address */
 
 struct trial {
 	int uffd, pagemap;
-	char *map, *at; /* at: aligned to HUGE */
+	/* map: the mapping; at: the first address in it that is a multiple of HUGE */
+	char *map, *at;
 };
 
 static int sum_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
@@ -28,7 +29,7 @@ static int sum_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 	return 0;
 }
 
-/* Bytes of the range that match, UINT64_MAX if the kernel refuses. */
+/* Returns how many bytes of the range match; UINT64_MAX: the kernel refuses. */
 static uint64_t matching(const struct trial *t, const struct scan_query *q, const char *at,
 			 size_t len)
 {
@@ -66,7 +67,10 @@ static uint64_t pagemap_entry(const struct trial *t, const char *at)
 		       e;
 }
 
-/* A protected page is clean, a written one is not. */
+/*
+ * Checks that a protected page is reported as clean, and a written one as written. Returns what is
+ * wrong, or NULL.
+ */
 static const char *try_small(struct trial *t)
 {
 	char *page = t->at;
@@ -80,7 +84,7 @@ static const char *try_small(struct trial *t)
 	return NULL;
 }
 
-/* Are memory without page tables, and a huge page that was discarded, reported as written? */
+/* Does the kernel report memory without page tables, and a discarded huge page, as written? */
 static bool try_holes(struct trial *t)
 {
 	char *map = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
@@ -140,7 +144,10 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 	return NULL;
 }
 
-/* When mremap() moves whole page tables, Linux 6.1 marks neither the pages nor the area. */
+/*
+ * Does the kernel mark moved memory? If mremap() moves whole page tables, Linux 6.1 marks neither
+ * the pages nor the area.
+ */
 static bool try_moves(struct trial *t)
 {
 	char *from = t->at, *to = t->at + HUGE;
@@ -154,8 +161,10 @@ static bool try_moves(struct trial *t)
 	       pagemap_entry(t, to) & PME_SOFT_DIRTY;
 }
 
-/* A new area is soft-dirty at once, if the kernel supports soft-dirty at all. Page frame numbers
- * are visible with CAP_SYS_ADMIN only. */
+/*
+ * Looks for soft-dirty bits: a new area is soft-dirty at once if the kernel supports them at all.
+ * Page frame numbers are visible with CAP_SYS_ADMIN only.
+ */
 static void try_soft_dirty(struct trial *t, struct zns_track_kernel *k)
 {
 	char *untouched = t->at + 5 * TRACK_PAGE;

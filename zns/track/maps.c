@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reads /proc/PID/maps. The process chooses names of files, so nothing but the kind of an area is
- * derived from them. */
+/*
+ * Reads /proc/PID/maps. The process chooses the names of its files, so only the kind of an area is
+ * derived from a name.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +11,10 @@
 #include "zns/track_control.h"
 #include "zns/util.h"
 
-#define MAPS_MAX \
-	(256U << 20) /* bytes; a process may have vm.max_map_count areas of 4 KiB of name */
+/* bytes; a process may have vm.max_map_count areas with a path of 4 KiB each */
+#define MAPS_MAX (256U << 20)
 
-/* The whole file, again from its beginning. */
+/* Reads the whole file, from its beginning again. */
 static int read_again(int fd, char **out, size_t *out_len)
 {
 	cleanup_free char *buf = NULL;
@@ -41,10 +43,10 @@ static bool begins(const char *s, const char *with)
 	return !strncmp(s, with, strlen(with));
 }
 
-/* Private areas that are not plain memory of the process. */
+/* Is this private area something else than plain memory of the process? */
 static bool special(const char *name)
 {
-	if (name[0] == '[') /* [vdso], [vvar], [vsyscall], [uprobes] and what there will be */
+	if (name[0] == '[') /* [vdso], [vvar], [vsyscall], [uprobes] and future ones */
 		return !begins(name, "[heap]") && !begins(name, "[stack") &&
 		       !begins(name, "[anon:");
 	return begins(name, "/dev/") && !begins(name, "/dev/zero") && !begins(name, "/dev/shm/");
@@ -59,7 +61,7 @@ static const char *asynchronous(const char *name)
 	return NULL;
 }
 
-/* "start-end perms offset dev inode   name" */
+/* Parses "start-end perms offset dev inode   name". */
 static bool parse(char *line, struct area *a, const char **async)
 {
 	char perms[8], *p;
@@ -73,10 +75,10 @@ static bool parse(char *line, struct area *a, const char **async)
 	if (*p != ' ' || strlen(p) < 6)
 		return false;
 	memcpy(perms, p + 1, 4);
-	p = strchr(p + 6, ' '); /* behind the offset */
+	p = strchr(p + 6, ' '); /* skip the offset */
 	if (!p || sscanf(p, " %x:%x", &a->major, &a->minor) != 2)
 		return false;
-	p = strchr(p + 1, ' '); /* behind the device */
+	p = strchr(p + 1, ' '); /* skip the device */
 	if (!p)
 		return false;
 	inode = strtoull(p, &p, 10);
@@ -123,7 +125,8 @@ int areas_read(int fd, struct areas *l, struct zns_err *err)
 			return zns_fail(
 				err, -EPROTO,
 				"/proc/PID/maps has a line that this program cannot read: another kernel than it knows?");
-		if (!(l->a[l->nr].start >> 63)) /* [vsyscall] is the kernel's */
+		/* skip [vsyscall], which is in the kernel's half of the addresses */
+		if (!(l->a[l->nr].start >> 63))
 			l->nr++;
 	}
 	return 0;

@@ -9,22 +9,28 @@
 
 struct area {
 	uint64_t start, end;
-	bool may; /* private memory of a kind that can be tracked */
-	bool file; /* a mapped file: a page belongs to the process only once it was written */
+	/* private memory of a kind that can be tracked, or file and shared memory in a test */
+	bool may;
+	/* a private mapping of a file: it has a page of its own only where it was written */
+	bool file;
 	bool exec, vdso;
 	bool writable, shared, stack;
-	bool none; /* mapped without any access */
+	bool none; /* mapped with PROT_NONE */
 	uint32_t major, minor; /* device numbers of the file system */
-	bool registered; /* a userfaultfd covered it before it was registered anew */
+	/* the area had asynchronous write protection before the current round registered it */
+	bool registered;
 };
 
 struct areas {
 	struct area *a;
 	size_t nr, max;
-	const char *async; /* not NULL: what writes to it beside all threads */
+	/* which kernel interface writes to the area asynchronously, without a thread; NULL: none */
+	const char *async;
 };
 
-/* @fd: /proc/PID/maps. None if the process is gone or has executed a program since it was opened.
+/*
+ * @fd: descriptor of /proc/PID/maps. The list is empty if the process has exited, or has executed
+ * another program since the file was opened.
  */
 int areas_read(int fd, struct areas *l, struct zns_err *err);
 void areas_free(struct areas *l);

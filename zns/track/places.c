@@ -19,7 +19,7 @@ int places_append(struct places *l, struct place one)
 	return 0;
 }
 
-/* Removes @len bytes from the front. */
+/* Removes the first @len bytes of @p. */
 static void shorten(struct place *p, uint64_t len)
 {
 	p->vaddr += len;
@@ -27,7 +27,7 @@ static void shorten(struct place *p, uint64_t len)
 	p->len -= len;
 }
 
-/* Moves to @out what of *@at and its successors lies before @end. */
+/* Moves the parts of *@at and the following places that lie before @end to @out. */
 static int move_before(struct places *out, struct place **at, const struct place *stop,
 		       uint64_t end)
 {
@@ -55,8 +55,10 @@ static void skip_before(struct place **at, const struct place *stop, uint64_t en
 	}
 }
 
-/* Returns the next part of @from behind @at, in order of addresses: its range [start, end) is to be
- * replaced. */
+/*
+ * Gets the next part of the list @from, whose parts are sorted by address. Places in its range
+ * [start, end) are to be replaced.
+ */
 typedef bool (*next_part)(const void *from, size_t n, struct place *out);
 
 static int overlay(struct places *l, const void *from, size_t nr, next_part next)
@@ -65,7 +67,7 @@ static int overlay(struct places *l, const void *from, size_t nr, next_part next
 	struct place *at = l->p, *stop = l->p + l->nr, one;
 	int ret = 0;
 
-	/* Room for all first: the old list is cut up below. */
+	/* allocate first: after the loop below has begun, the old list is not complete any more */
 	if (zns_grow_to(out.p, l->nr + 2 * nr + 1, out.max))
 		return -ENOMEM;
 	for (size_t n = 0; n < nr && !ret; n++) {
@@ -97,7 +99,7 @@ static bool next_span(const void *from, size_t n, struct place *out)
 	return false;
 }
 
-/* The gap before the @n-th span. */
+/* Gets the gap before span @n. */
 static bool next_gap(const void *from, size_t n, struct place *out)
 {
 	const struct zns_span *s = from;

@@ -11,11 +11,13 @@
 #include "restart.h"
 
 #ifdef __x86_64__
-/* What a system call returns inside the kernel to be restarted, unless a handler runs first: then
- * it is EINTR. */
+/*
+ * A system call that returns this value inside the kernel is restarted, unless a signal handler
+ * runs first. Then it fails with EINTR.
+ */
 #define ERESTARTNOHAND 514
 
-/* Did the system call wait without a timeout, and change nothing? Then it may be restarted. */
+/* Did the system call wait without a timeout and without side effects? Then it may be restarted. */
 static bool waits_for_ever(const struct user_regs_struct *r)
 {
 	switch (r->orig_rax) {

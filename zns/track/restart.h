@@ -4,9 +4,9 @@
 #include <sys/types.h>
 
 /*
- * The kernel itself restarts most system calls that a stop interrupts. For a stopped thread: make
- * it do that also for those that would fail with EINTR (signal(7), "Interruption of system calls by
- * stop signals") though waiting once more is the same.
+ * The kernel itself restarts most system calls that a stop interrupts. But some of them fail with
+ * EINTR instead (signal(7), "Interruption of system calls by stop signals"). For a stopped thread:
+ * makes the kernel restart those as well whose only effect is to wait.
  */
 void restart_mend(pid_t tid);
 

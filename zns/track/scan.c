@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The loop around PAGEMAP_SCAN. */
+/* Scans a range by repeated PAGEMAP_SCAN. */
 #include <errno.h>
 
 #include "scan.h"
 #include "zns/track_control.h"
 #include "zns/util.h"
 
-/* As many as the kernel collects before it copies them out; 12 KiB of stack. With room for more the
- * kernel continues, but leaves walk_end where it paused first: regions that it has reported already
- * would be scanned again. */
+/*
+ * The kernel collects this many regions before it copies them out; they need 12 KiB of stack. With
+ * a larger buffer the kernel continues after that, but sets walk_end to where it paused first:
+ * regions that it has already reported would be scanned again.
+ */
 #define REGIONS 512
-#define STEP_MAX GIB(4) /* takes 12 ms, if all pages are present and none matches */
+#define STEP_MAX GIB(4) /* takes 12 ms if all pages are present and none matches */
 
 int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
 	       scan_found found, void *arg)
@@ -19,7 +21,7 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 	uint64_t at = start, step = q->step;
 
 	while (at < end) {
-		/* steps end at multiples, so that no huge page is split */
+		/* a step ends at a multiple of its size, so that no huge page is split */
 		uint64_t stop = step ? zns_min(end, (at | (step - 1)) + 1) : end;
 		struct scan_arg a = { .size = sizeof(a),
 				      .flags = q->protect ? SCAN_PROTECT : 0,
@@ -35,7 +37,7 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 
 		if (n < 0)
 			return -errno;
-		/* does not apply to the verifier's query */
+		/* a fault that tests switch on: forget the regions of a scan that stopped early */
 		if (a.walk_end < stop && q->returned & IS_WRITTEN && track_breaks(TRACK_VECTOR))
 			n = 0;
 		for (int i = 0; i < n && !ret; i++)
@@ -45,12 +47,17 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 					    region[i].categories);
 		if (ret)
 			return ret;
-		/* The kernel may return before the end although there was room: go on where it was.
+		/*
+		 * The kernel may stop before the end although the buffer has room: continue where
+		 * it stopped.
 		 */
 		if (a.walk_end <= at || a.walk_end > stop)
 			return -EPROTO;
 		at = a.walk_end;
-		/* holes are passed quickly, and a process may have terabytes of them */
+		/*
+		 * the kernel skips holes quickly, and a process may have terabytes of them: use
+		 * larger steps
+		 */
 		step = n ? q->step : zns_min(2 * step, STEP_MAX);
 	}
 	return 0;
@@ -59,7 +66,7 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 int64_t scan_unregistered(int pagemap, uint64_t start, uint64_t end)
 {
 	struct scan_region region;
-	/* areas that have it are left out as a whole, so this is quick */
+	/* the kernel skips areas with asynchronous write protection as a whole, so this is quick */
 	struct scan_arg a = { .size = sizeof(a),
 			      .start = start,
 			      .end = end,

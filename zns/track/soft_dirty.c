@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Tracking by soft-dirty bits, for kernels before 6.7. Reading them and clearing them are two
- * steps. What is written in between would be lost, so all threads are stopped for both. (What
- * another process writes then by process_vm_writev() is lost, as it is in every tool that uses
- * these bits.)
+ * Tracking by soft-dirty bits, for kernels before 6.7. Reading these bits and clearing them are two
+ * steps. All threads are stopped during both, since a write in between would be lost. (A write by
+ * another process, by process_vm_writev(), is lost if it comes in between, as in every tool that
+ * uses these bits.)
  *
- * New and moved memory is soft-dirty. A page that was discarded is a hole, and after it was read
- * the zero page or one of the file: none of them is the process's own, and only own pages can be
- * clean.
+ * New and moved memory is soft-dirty. A discarded page is a hole; after a read it is the zero page
+ * or a page of the file. None of these is the process's own page, and only the process's own pages
+ * can be clean.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,10 @@
 #include "track_int.h"
 #include "zns/util.h"
 
-#define ENTRIES 2048 /* entries of pagemap that are read at once; 16 KiB of stack */
-#define HUGE_PAGES 512ULL /* pages in a huge one */
-#define KPF_ZERO (1ULL << 24) /* /proc/kpageflags: the zero page, small or huge */
+#define ENTRIES 2048 /* entries of pagemap that are read at once: 16 KiB of stack */
+#define HUGE_PAGES 512ULL /* pages of 4 KiB in a huge page */
+/* bit of /proc/kpageflags: the page is the zero page, small or huge */
+#define KPF_ZERO (1ULL << 24)
 
 int soft_open(struct zns_track *t, struct zns_err *err)
 {
@@ -41,11 +42,13 @@ int soft_clear(struct zns_track *t)
 
 struct zero {
 	const struct zns_track *t;
-	uint64_t from; /* physical page number of the last huge zero page seen; 0: none */
+	uint64_t from; /* page frame number of the huge zero page that was seen last; 0: none */
 };
 
-/* A page of zeroes that nobody has written. A huge one begins at a multiple of its size, in memory
- * and here. */
+/*
+ * Is the page the zero page, that is, mapped but never written? A huge page begins at a multiple of
+ * its size, both in physical memory and in addresses.
+ */
 static int is_zero(struct zero *z, uint64_t addr, uint64_t entry, bool *yes)
 {
 	uint64_t pfn = entry & PME_PFN, flags = 0;
@@ -61,7 +64,7 @@ static int is_zero(struct zero *z, uint64_t addr, uint64_t entry, bool *yes)
 	return ret;
 }
 
-/* Calls with runs of own pages; dirty: written since the bits were cleared. */
+/* Called for each run of the process's own pages. dirty: written since the bits were cleared. */
 typedef int (*own_run)(void *arg, uint64_t start, uint64_t end, bool dirty);
 
 static int classify(struct zero *z, uint64_t addr, uint64_t e, int *class)
@@ -118,9 +121,11 @@ static int to_copy(void *arg, uint64_t start, uint64_t end, bool dirty)
 	return dirty ? zns_spans_add(arg, start, end) : 0;
 }
 
-/* Runs while all threads are stopped. It allocates memory, since the list must have the present
- * areas. So if this child alone is killed, a lock may stay locked; a wait for us must have a time
- * limit. */
+/*
+ * Runs while all threads are stopped. Unlike other work of a tracer it allocates memory, for the
+ * list of present areas. So if this child alone is killed, a lock of the heap may stay locked, and
+ * our process may hang: a wait for our process must have a time limit.
+ */
 static int arm(struct tracer *tr, pid_t tid, void *arg)
 {
 	struct round *r = arg;
@@ -177,7 +182,7 @@ int soft_part(struct part *p, const struct area *a, uint64_t start, uint64_t end
 	p->at = start;
 	if (a->may)
 		ret = scan(p->t, start, end, to_final, p);
-	else /* no round has looked at it */
+	else /* no round has covered this area */
 		ret = scan(p->t, start, end, to_present, p->present);
 	return ret ? ret : zns_spans_add(p->stale, p->at, end);
 }

@@ -6,7 +6,10 @@
 #include "zns/grow.h"
 #include "zns/track.h"
 
-/* The first span that ends at or behind @addr: the only one that may touch what begins there. */
+/*
+ * Finds the first span that ends at or behind @addr. No earlier span can overlap or adjoin a span
+ * that begins at @addr.
+ */
 static size_t first_reaching(const struct zns_spans *l, uint64_t addr)
 {
 	size_t lo = 0, hi = l->nr;
@@ -34,7 +37,7 @@ int zns_spans_add(struct zns_spans *l, uint64_t start, uint64_t end)
 		start = start < l->s[j].start ? start : l->s[j].start;
 		end = end > l->s[j].end ? end : l->s[j].end;
 	}
-	if (i == j) { /* touches none */
+	if (i == j) { /* it overlaps or adjoins no span */
 		if (zns_grow(l->s, l->nr, l->max))
 			return -ENOMEM;
 		memmove(l->s + i + 1, l->s + i, (l->nr - i) * sizeof(*l->s));
@@ -47,7 +50,10 @@ int zns_spans_add(struct zns_spans *l, uint64_t start, uint64_t end)
 	return 0;
 }
 
-/* Each span that is added in the middle moves all behind it. */
+/*
+ * A span that is added in the middle moves all that follow it, so only lists of up to this many
+ * spans are added one by one.
+ */
 #define JOIN_FEW 16
 
 int zns_spans_join(struct zns_spans *l, const struct zns_spans *more)
@@ -81,7 +87,7 @@ int zns_spans_both(const struct zns_spans *a, const struct zns_spans *b, struct 
 	for (size_t i = 0, j = 0; i < a->nr && j < b->nr && !ret;) {
 		const struct zns_span *x = &a->s[i], *y = &b->s[j];
 
-		/* add() ignores an empty one */
+		/* zns_spans_add() ignores an empty span */
 		ret = zns_spans_add(out, x->start > y->start ? x->start : y->start,
 				    x->end < y->end ? x->end : y->end);
 		if (x->end < y->end)

@@ -13,13 +13,13 @@
 #include "zns/util.h"
 
 #define TID_MAX (1U << 22) /* the kernel's PID_MAX_LIMIT */
-#define BATCH 16 /* threads that are asked to stop before the first one is waited for */
+#define BATCH 16 /* threads that are asked to stop before the first of them is waited for */
 #define KCMP_SAME_VM 1
 
 struct pass {
 	struct tracer *t;
-	uint64_t *seen; /* a bit for each thread id */
-	bool hold; /* the threads stay stopped */
+	uint64_t *seen; /* bitmap of the thread ids that have been handled */
+	bool hold; /* the threads stay stopped until the work is done */
 	int dir;
 	unsigned int nr; /* number of threads that were asked to stop */
 	struct {
@@ -28,7 +28,7 @@ struct pass {
 	} asked[BATCH];
 	int (*work)(struct tracer *t, pid_t tid, void *arg);
 	void *arg;
-	size_t low, high; /* words of @seen with bits in them: from low to before high */
+	size_t low, high; /* the words of @seen that may have bits set: low <= index < high */
 };
 
 static bool mark(struct pass *p, pid_t tid)
@@ -58,11 +58,11 @@ static void done(struct pass *p, unsigned int i, bool stopped)
 		p->t->stop_ns = zns_max(p->t->stop_ns, ns);
 	}
 	if (!stopped && p->hold)
-		unmark(p, p->asked[i].tid); /* there is no thread to release */
+		unmark(p, p->asked[i].tid); /* the thread is gone, so it needs no release */
 	p->asked[i] = p->asked[--p->nr];
 }
 
-/* Waits until at most @max threads have not stopped yet. */
+/* Waits until at most @max of the asked threads have not stopped yet. */
 static int collect(struct pass *p, unsigned int max)
 {
 	while (p->nr > max) {
@@ -84,7 +84,7 @@ static int collect(struct pass *p, unsigned int max)
 			;
 		if (e != TRACER_OTHER && i < p->nr)
 			done(p, i, e == TRACER_STOPPED);
-		/* the thread has executed a program, and has a new id because of that */
+		/* the thread has executed another program, and thereby got a new id */
 		else if (e == TRACER_STOPPED)
 			tracer_release(who);
 	}
@@ -95,8 +95,11 @@ static int ask(struct pass *p, pid_t tid)
 {
 	int ret = collect(p, BATCH - 1);
 
-	/* newer kernels let them be stopped, but they have nothing to stop for, and one that is
-	 * woken looks for work for some milliseconds */
+	/*
+	 * Skip kernel threads. Newer kernels allow stopping them, but they do not write to the
+	 * process's pages by system calls, and a worker that is woken looks for work for some
+	 * milliseconds.
+	 */
 	if (ret || tracer_is_kernels(tid))
 		return ret;
 	p->asked[p->nr].tid = tid;
@@ -128,7 +131,10 @@ static long nr_threads(int dir)
 	return p ? strtol(p + 10, NULL, 10) : 0;
 }
 
-/* Reads the list once. It may miss threads while others exit. *@more: it must be read again. */
+/*
+ * Reads the list of threads once. It may miss threads if others exit meanwhile. *@more: read it
+ * again.
+ */
 static int read_list(struct pass *p, bool *more)
 {
 	char buf[16384] __attribute__((aligned(8)));
@@ -236,7 +242,7 @@ int threads_stopped(struct tracer *t, unsigned int limit_ms,
 	return begin(&p, t, limit_ms, err);
 }
 
-/* Does one of the children in this list share the memory? */
+/* Does one of the child processes in this list share the memory? */
 static bool shares(pid_t pid, int task, const char *tid)
 {
 	cleanup_free uint8_t *text = NULL;

@@ -18,7 +18,7 @@
 #include "zns/util.h"
 
 #define STACK (256U << 10) /* bytes */
-#define TICK_US 10000 /* how often a wait looks at the clock */
+#define TICK_US 10000 /* us; interval at which a blocked wait wakes up to check the time */
 #define OPTION_NO_SECCOMP (1 << 21) /* PTRACE_O_SUSPEND_SECCOMP */
 
 struct run {
@@ -32,8 +32,10 @@ static void on_tick(int sig)
 {
 }
 
-/* Blocking calls of the child return with EINTR now and then. Only SIGALRM is let in: a terminal's
- * signals must not end it in the middle. */
+/*
+ * Makes blocking calls of the child return with EINTR regularly. Only SIGALRM is unblocked: a
+ * signal from the terminal must not end the child in the middle of its work.
+ */
 static void start_ticks(void)
 {
 	struct itimerval tick = { .it_interval = { .tv_usec = TICK_US },
@@ -54,7 +56,7 @@ static int child(void *arg)
 
 	start_ticks();
 	r->ret = r->work(r->t, r->arg);
-	return 0; /* when a tracer exits, all its remaining threads are detached */
+	return 0; /* when this child exits, the kernel detaches all threads that it still traces */
 }
 
 int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct tracer *t, void *arg),
@@ -72,7 +74,10 @@ int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct trace
 	t->stop_ns = 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* without an exit signal, so that waitpid(-1) elsewhere does not find it */
+	/*
+	 * a child without an exit signal, so that a waitpid(-1) elsewhere in our process does not
+	 * reap it
+	 */
 	pid = clone(child, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &r);
 	ret = pid < 0 ? -errno : 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -97,7 +102,7 @@ int tracer_proc(pid_t tid, const char *file, char *buf, size_t len)
 	return 0;
 }
 
-/* State and TracerPid of a thread. */
+/* Reads State and TracerPid of a thread. */
 static int look(pid_t tid, char *state, long *tracer)
 {
 	char buf[1024], *p;
@@ -119,10 +124,14 @@ bool tracer_is_dead(pid_t tid)
 	return look(tid, &state, &by) || state == 'Z' || state == 'X';
 }
 
-/* The 9th field of /proc/PID/stat, behind a name that may have anything in it. */
+/*
+ * Reads the flags, the 9th field of /proc/PID/stat. The name in the 2nd field may contain any
+ * character.
+ */
 bool tracer_is_kernels(pid_t tid)
 {
-	const unsigned long io_worker = 0x10, user_worker = 0x4000; /* PF_ of linux/sched.h */
+	/* PF_IO_WORKER and PF_USER_WORKER of linux/sched.h */
+	const unsigned long io_worker = 0x10, user_worker = 0x4000;
 	unsigned long flags = 0;
 	char buf[512], *p;
 
@@ -170,7 +179,7 @@ int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status)
 		return -errno;
 	if (t->tick)
 		t->tick(t->tick_arg);
-	/* a leader that ends before other threads is not reported */
+	/* waitpid() does not report a thread group leader that ends before its other threads */
 	if (tid > 0 && tracer_is_dead(tid))
 		return -ESRCH;
 	return zns_mono_ns() < t->deadline_ns ? -EINTR : -ETIMEDOUT;
@@ -182,7 +191,7 @@ enum tracer_event tracer_event(pid_t tid, int status)
 		return TRACER_GONE;
 	if (status >> 16 == PTRACE_EVENT_STOP)
 		return TRACER_STOPPED;
-	/* another signal arrived first: it is delivered, and the stop is still pending */
+	/* another signal arrived first: deliver it, and wait on, since the stop is still pending */
 	ptrace(PTRACE_CONT, tid, NULL, (long)(status >> 16 ? 0 : WSTOPSIG(status)));
 	return TRACER_OTHER;
 }

@@ -23,7 +23,7 @@ static int open_proc(pid_t pid, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Has the process exited? Its PID may have been reused. */
+/* Has the process exited? Its pidfd tells, since the PID may have been reused. */
 static bool ended(const struct zns_track *t)
 {
 	struct pollfd p = { .fd = t->pidfd, .events = POLLIN };
@@ -56,8 +56,10 @@ int track_areas(struct zns_track *t, struct zns_err *err)
 	if (t->areas.async)
 		return zns_fail(err, -ENOTSUP, "process %d uses %s, whose writes are not seen",
 				t->pid, t->areas.async);
-	/* A discarded page keeps its mark in the page table and looks swapped; reading it reads the
-	 * file's page. */
+	/*
+	 * in this mapping a discarded page keeps its mark in the page table and looks swapped out,
+	 * but reading it reads the file's page
+	 */
 	for (size_t i = 0; i < t->areas.nr; i++) {
 		struct area *a = &t->areas.a[i];
 
@@ -207,19 +209,25 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err)
 	struct tracer tr = { .pid = t->pid };
 	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : 0;
 
-	/* soft-dirty: all threads were stopped at once when it was armed */
+	/*
+	 * soft-dirty needs no barrier: all threads were stopped at once when the bits were cleared
+	 */
 	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD && !track_breaks(TRACK_BARRIER))
 		ret = threads_barrier(&tr, err);
 	if (!ret)
 		ret = threads_alone(t->pid, 1000, err);
-	/* asynchronous I/O that began before the protection is still there to be seen */
+	/*
+	 * check the areas again: asynchronous I/O that began before the protection is visible there
+	 */
 	if (!ret)
 		ret = track_areas(t, err);
 	return ret;
 }
 
-/* Nothing is known about any page: all pages are stale, and present pages belong to the process's
- * memory of now. */
+/*
+ * Starts anew with no knowledge of any page: all pages are stale. `present` lists pages of the
+ * memory that the process has now.
+ */
 static int look_anew(struct zns_track *t, struct zns_err *err)
 {
 	int maps = open_proc(t->pid, "maps"), pagemap = open_proc(t->pid, "pagemap");
@@ -281,7 +289,7 @@ static int scan_part(struct part *p, const struct area *a, uint64_t start, uint6
 	return ret ? ret : guards_of(p, start, end);
 }
 
-/* Guard pages outside of @area: in shared memory, say. */
+/* Finds guard pages outside of @area, for example in shared memory. */
 static int scan_others(struct part *p, const struct zns_span *area, size_t nr)
 {
 	const struct areas *l = &p->t->areas;
@@ -318,7 +326,8 @@ static int scan_areas(struct part *p, const struct zns_span *area, size_t nr)
 			uint64_t start = zns_max(at, l->a[k].start),
 				 end = zns_min(area[i].end, l->a[k].end);
 
-			ret = zns_spans_add(p->stale, at, start); /* nothing is mapped there */
+			/* nothing is mapped in this gap */
+			ret = zns_spans_add(p->stale, at, start);
 			if (!ret)
 				ret = scan_part(p, &l->a[k], start, end);
 			at = end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef TRACK_INT_H
 #define TRACK_INT_H
-/* A tracker, for its files. */
+/* A tracker's state, for the files of this folder. */
 #include "maps.h"
 #include "scan.h"
 #include "tracer.h"
@@ -10,27 +10,35 @@
 struct zns_track {
 	pid_t pid;
 	struct zns_track_kernel k;
-	int pidfd, maps, pagemap; /* maps and pagemap are of the memory that the process had at the
-				     beginning */
+	/*
+	 * maps and pagemap refer to the memory that the process had when the tracker was made, also
+	 * after execve()
+	 */
+	int pidfd, maps, pagemap;
 	int uffd;
-	int clear_refs, kpageflags; /* descriptors for soft-dirty; else -1 */
+	int clear_refs, kpageflags; /* descriptors for soft-dirty tracking; else -1 */
 	bool armed;
 	bool lost; /* arming failed: no result is valid any more */
-	bool adopted; /* the process was not watched for a while */
-	struct areas areas; /* as last read */
-	struct zns_spans tracked; /* by the last arm */
-	struct zns_spans found; /* what was found in the area that is being scanned */
+	/* zns_track_adopt() made this tracker: nobody watched the process for a while */
+	bool adopted;
+	struct areas areas; /* as they were read last */
+	struct zns_spans tracked; /* the areas that the last arm has tracked */
+	/* the written pages found so far in the area that is being scanned */
+	struct zns_spans found;
 };
 
 /* Reads t->areas. -ESRCH: the process is gone or runs another program; -ENOTSUP: it uses
  * asynchronous I/O. */
 int track_areas(struct zns_track *t, struct zns_err *err);
 
-/* filesystems.c: can a page of a file be read without a long wait, as @pid sees its mounts? Other
- * file systems may wait for a network or a program. An unknown file system counts as such. */
+/*
+ * filesystems.c: can a page of a file on this file system be read without a long wait? @pid: the
+ * process whose mounts are looked up. False for a file system that may wait for a network or a
+ * program, and for an unknown one.
+ */
 bool files_answer(pid_t pid, uint32_t major, uint32_t minor);
 
-/* A part of an area in the final scan. */
+/* A part of an area during the final scan. */
 struct part {
 	struct zns_track *t;
 	bool again;
@@ -38,14 +46,14 @@ struct part {
 	uint64_t at; /* addresses below this have been examined */
 };
 
-/* Finds guard pages in a range that is not examined otherwise. */
+/* Looks for guard pages in a range that is not scanned for other reasons. */
 int guards_of(struct part *p, uint64_t start, uint64_t end);
 
-/* Adds to @found; uses several threads for large ranges. */
+/* Adds written pages to @found; uses several threads for a large range. */
 int fast_written(int pagemap, uint64_t start, uint64_t end, struct zns_spans *found);
 
 int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err);
-int uffd_look(struct zns_track *t); /* called before the parts are examined */
+int uffd_look(struct zns_track *t); /* called once before the parts are scanned */
 int uffd_part(struct part *p, const struct area *a, uint64_t start, uint64_t end);
 void uffd_end(struct zns_track *t);
 

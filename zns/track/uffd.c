@@ -20,7 +20,7 @@ int uffd_register(int uffd, uint64_t start, uint64_t end)
 		return -errno;
 	if (r.ioctls & (1ULL << _UFFDIO_ZEROPAGE))
 		return 0;
-	/* only this kind of memory has no zero page */
+	/* hugetlbfs is the only kind of memory that has no zero page */
 	uffd_unregister(uffd, start, end);
 	return -EOPNOTSUPP;
 }

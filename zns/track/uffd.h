@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef TRACK_UFFD_H
 #define TRACK_UFFD_H
-/* The few calls of a userfaultfd that is used for nothing but asynchronous write protection. */
+/* Calls of a userfaultfd that is used only for asynchronous write protection. */
 #include <stdbool.h>
 #include <stdint.h>
 #include "abi.h"
 
 #define UFFD_FLAGS (O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)
 
-/* The first call on it: enables no events, so the process never waits for us. -errno. */
+/*
+ * Must be the first call on a userfaultfd. It enables no events, so the process never waits for us.
+ * Returns 0 or -errno.
+ */
 int uffd_begin(int uffd, uint64_t features);
-/* -EBUSY: another userfaultfd has it. -EOPNOTSUPP: huge pages of hugetlbfs. May be repeated. */
+/*
+ * -EBUSY: another userfaultfd has the area. -EOPNOTSUPP: huge pages of hugetlbfs. May be called
+ * again for a registered area.
+ */
 int uffd_register(int uffd, uint64_t start, uint64_t end);
-/* Lift the protection: the pages count as written. */
+/* Ends the write protection: the pages count as written. */
 int uffd_unprotect(int uffd, uint64_t start, uint64_t end);
-/* Removes the write protection, too. */
+/* Also removes the write protection. */
 int uffd_unregister(int uffd, uint64_t start, uint64_t end);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Tracking by a userfaultfd with asynchronous write protection. The kernel resolves the faults;
- * nothing waits for us.
+ * Tracking by a userfaultfd with asynchronous write protection. The kernel resolves the faults by
+ * itself, so a writing thread never waits for us.
  *
- * A page is clean if it is present or swapped, protected, and in an area that is registered by us.
- * All else is stale: unmapped, discarded, moved, mapped anew, never seen. Only pages that are
- * reported are protected, and at the same instant: a protected page without a copy would count as
- * clean. So no holes (that would also take page tables), no zero pages, no guards; and in private
- * mappings of files only pages of the process's own.
+ * A page is clean if it is present or swapped out, is protected, and lies in an area that is
+ * registered with our userfaultfd. All other pages are stale: unmapped, discarded, moved, newly
+ * mapped, or never seen. A page is protected only at the instant when it is reported: a protected
+ * page without a copy would count as clean. So holes are not protected (that would also allocate
+ * page tables), nor zero pages, nor guard pages, and in private mappings of files only the
+ * process's own pages are.
  */
 #include <errno.h>
 
@@ -15,10 +16,12 @@
 #include "uffd.h"
 #include "zns/util.h"
 
-#define ARM_STEP MIB(32) /* a quarter of a millisecond */
+#define ARM_STEP MIB(32) /* bytes; protecting them takes a quarter of a millisecond */
 #define END_STEP MIB(8)
-/* A gap of so many bytes of clean pages between stale ones is copied again rather than skipped with
- * another call. */
+/*
+ * bytes; a gap of clean pages between stale ones is copied again if it is smaller than this, since
+ * skipping it would take another call
+ */
 #define SKIP MIB(1)
 
 static int add_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
@@ -26,7 +29,7 @@ static int add_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 	return zns_spans_add(arg, start, end);
 }
 
-/* Pages with content of their own, and guard pages. */
+/* Matches pages that have content of their own, and guard pages. */
 static struct scan_query own_content(const struct zns_track *t, bool file)
 {
 	uint64_t never = IS_ZERO | (file ? IS_FILE : 0);
@@ -37,7 +40,7 @@ static struct scan_query own_content(const struct zns_track *t, bool file)
 				    .returned = IS_WRITTEN | (t->k.guards ? IS_GUARD : 0) };
 }
 
-/* The query for pages that are to be protected. */
+/* Matches the pages that are to be protected. */
 static struct scan_query written_content(const struct zns_track *t, bool file)
 {
 	struct scan_query q = own_content(t, file);
@@ -51,7 +54,7 @@ static struct scan_query written_content(const struct zns_track *t, bool file)
 	return q;
 }
 
-/* Which areas are registered still? */
+/* Finds out which areas are still registered. */
 static int look_at_areas(struct zns_track *t)
 {
 	struct area *a = t->areas.a, *last = a + t->areas.nr;
@@ -83,10 +86,11 @@ static int unprotect_found(void *arg, uint64_t start, uint64_t end, uint64_t cat
 }
 
 /*
- * Register an area that was not. Its pages may be marked as protected nevertheless: when mremap()
- * puts an area beside a registered one and the kernel joins them, it takes the registration from
- * both and leaves the marks of the second. Pages are then written without a trace, and would be
- * clean once the area is registered again. So all marks are removed first.
+ * Registers an area that is not registered. Its pages may nevertheless be marked as protected: when
+ * mremap() puts an area beside a registered one and the kernel merges them, the merged area loses
+ * the registration but keeps the marks of the second area. Writes to such pages would go unnoticed,
+ * and the pages would count as clean once the area is registered again. So all marks are removed
+ * first.
  */
 static int take_new(struct zns_track *t, const struct area *a)
 {
@@ -100,7 +104,7 @@ static int take_new(struct zns_track *t, const struct area *a)
 	if (ret)
 		return ret;
 	ret = scan_range(t->pagemap, &marked, a->start, a->end, unprotect_found, &t->uffd);
-	if (ret) /* the area has changed meanwhile */
+	if (ret) /* the area has changed since it was read */
 		uffd_unregister(t->uffd, a->start, a->end);
 	return ret;
 }
@@ -109,17 +113,22 @@ static int take(struct zns_track *t, const struct area *a)
 {
 	int ret = -EOPNOTSUPP;
 
-	/* One that was registered is not registered again: it may have lost that since it was
-	 * looked at. */
+	/*
+	 * do not register an area that is listed as registered: it may have lost the registration
+	 * since, and needs take_new()
+	 */
 	if (a->may)
 		ret = a->registered ? 0 : take_new(t, a);
 	if (ret == -ESRCH)
 		return ret;
-	/* areas that we may not register stay untracked, and stale */
+	/* an area that we may not register stays untracked, so all its pages are stale */
 	return ret ? 0 : zns_spans_add(&t->tracked, a->start, a->end);
 }
 
-/* The areas may have changed since they were read. The kernel skips what is not registered. */
+/*
+ * Protects written pages of all areas. The areas may have changed since they were read: the kernel
+ * skips those that are not registered.
+ */
 static int protect(struct zns_track *t, struct zns_spans *copy)
 {
 	int ret = 0;
@@ -152,8 +161,10 @@ int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 
 /* ---- the final scan ---- */
 
-/* A private mapping of a file, or a kernel that does not report all holes: find what is clean. The
- * rest is stale. */
+/*
+ * For private mappings of files, and on kernels that do not report all holes: looks for the clean
+ * pages. All others are stale.
+ */
 static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	struct part *f = arg;
@@ -161,8 +172,10 @@ static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 
 	if (categories & IS_GUARD)
 		return zns_spans_add(f->guards, start, end);
-	/* A protected page that was discarded leaves only the protection in such a mapping, and
-	 * looks swapped. So swapped pages are copied once more. */
+	/*
+	 * In such a mapping a protected page that was discarded leaves only the mark of its
+	 * protection, and looks swapped out. So swapped pages are copied again.
+	 */
 	if (!(categories & IS_WRITTEN) && categories & IS_PRESENT) {
 		ret = zns_spans_add(f->stale, f->at, start);
 		f->at = zns_max(f->at, end);
@@ -206,15 +219,18 @@ static int scan_all(struct part *f, uint64_t start, uint64_t end, bool file)
 	q.returned |= IS_PRESENT | IS_SWAPPED;
 	f->at = start;
 	ret = scan_range(f->t->pagemap, &q, start, end, file ? own_found : anon_found, f);
-	if (!ret && f->again) { /* afterwards: a page that is looked at twice must be written both
-				   times */
+	/*
+	 * protect only now: a page that the scan reports twice must be reported as written both
+	 * times
+	 */
+	if (!ret && f->again) {
 		q = written_content(f->t, file);
 		ret = scan_range(f->t->pagemap, &q, start, end, no_found, NULL);
 	}
 	return ret ? ret : zns_spans_add(f->stale, f->at, end);
 }
 
-/* Looks closely at what the quick scan has found. */
+/* Examines the pages that the quick scan has found. */
 static int scan_written(struct part *f, uint64_t start, uint64_t end)
 {
 	struct scan_query q = own_content(f->t, false), again = written_content(f->t, false);
@@ -242,15 +258,17 @@ int uffd_look(struct zns_track *t)
 	return t->lost ? 0 : look_at_areas(t);
 }
 
-/* Was it registered by an earlier round, and is it still ours? New areas may be left alone if no
- * dump follows. */
+/*
+ * Was this part registered by an earlier round, and is it still? New areas are registered only if
+ * another dump follows (@again).
+ */
 static bool is_tracked(struct part *f, const struct area *a, uint64_t start)
 {
 	struct zns_track *t = f->t;
 
 	if (!a->may || t->lost)
 		return false;
-	/* frozen: nothing has changed since that was read */
+	/* the process is frozen, so the list of areas has not changed since it was read */
 	if (a->registered && zns_spans_has(&t->tracked, start))
 		return !uffd_register(t->uffd, a->start, a->end);
 	return f->again && !take_new(t, a);
@@ -277,11 +295,13 @@ int uffd_part(struct part *f, const struct area *a, uint64_t start, uint64_t end
 
 struct end {
 	int uffd;
-	uint64_t from, done; /* [from, done) is passed, but still registered */
+	uint64_t from, done; /* [from, done) was scanned, but is still registered */
 };
 
-/* Memory is unmapped in pieces with little content, since the process can map no memory and change
- * no areas meanwhile. */
+/*
+ * Unregisters memory in pieces with little content: during a call the process can neither map
+ * memory nor change its areas.
+ */
 static int end_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	struct end *e = arg;
@@ -313,9 +333,7 @@ void uffd_end(struct zns_track *t)
 		if (!a->may)
 			continue;
 		scan_range(t->pagemap, &q, a->start, a->end, end_found, &e);
-		/*
-		 * unregisters the whole range once more: a part may have failed for lack of memory
-		 */
+		/* unregister the whole area again: a piece may have failed for lack of memory */
 		uffd_unregister(t->uffd, e.from, a->end);
 		uffd_unregister(t->uffd, a->start, a->end);
 	}
