@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* compact: moves live data together, so that zones with little of it become empty */
+/* compact: moves live data together, so that zones with little live data become empty */
 #include <string.h>
 #include "compact/compaction.h"
 #include "zns/config.h"

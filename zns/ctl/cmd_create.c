@@ -7,7 +7,7 @@
 #include "lib/ctl.h"
 #include "zns/emu.h"
 
-/* The parameters of the device: how each is read and where its value goes. */
+/* The parameters of an emulated device: how each is parsed and where its value is stored. */
 enum kind {
 	NUMBER,
 	COUNT,
@@ -26,7 +26,7 @@ enum kind {
 static const struct param {
 	const char *name;
 	enum kind kind;
-	size_t at; /* in struct zns_emu_params */
+	size_t at; /* offset in struct zns_emu_params */
 } params[] = {
 #define AT(field) offsetof(struct zns_emu_params, field)
 	{ "channels", COUNT, AT(channels) },
@@ -99,7 +99,7 @@ static const char *option_name(const struct option *opts, int c)
 	return opts->name ? opts->name : "?";
 }
 
-/* -EINVAL: @v is not a valid value. */
+/* Returns -EINVAL if @v is not a valid value. */
 static int set_param(struct zns_emu_params *p, const struct param *q, const char *v)
 {
 	static const char *const prealloc[] = { "allocated", "written", "sparse" };
@@ -148,11 +148,14 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 struct create {
 	const char *profile;
 	bool format, dflt, force, capacity_set;
-	/* options for a store on a disk */
+	/* options of a store on a disk */
 	bool disk, preallocate, is_volatile;
 	uint64_t size;
-	uint32_t write_mibps, read_mibps; /* 0: measured */
-	/* options that only an emulated device, or only a store on a disk, has */
+	uint32_t write_mibps, read_mibps; /* 0: measure it */
+	/*
+	 * name of the last option that only an emulated device, or only a store on a disk, has;
+	 * NULL: none given
+	 */
 	const char *of_emu, *of_disk;
 	char path[256];
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -201,7 +204,7 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	bool there = !stat(file, &st);
 	int ret = 0;
 
-	/* No broker may use the device that is replaced. */
+	/* --force replaces a device: no broker may use the old one */
 	if (k->force && there)
 		ret = ctl_claim_device(k->path, &lock, err);
 	if (!ret)
@@ -210,7 +213,8 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 		return ret;
 	ret = fill(k, die, err);
 	if (ret && !there)
-		unlink(file); /* otherwise the next attempt would be refused because of this file */
+		/* remove the file, else the next attempt would be refused because it exists */
+		unlink(file);
 	return ret;
 }
 
@@ -299,7 +303,7 @@ static bool holds_store(const char *path)
 	return true;
 }
 
-/* Without --size a store takes the whole partition or volume. */
+/* Finds the store's size. Without --size a store takes the whole partition or volume. */
 static int size_of(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -335,7 +339,7 @@ static int shape_store(struct create *k, struct zns_err *err)
 	return ret;
 }
 
-/* Takes an option that only one kind of device has. -EINVAL: @optarg is not a valid value. */
+/* Handles an option that only one kind of device has. Returns -EINVAL if @optarg is not valid. */
 static int take_own(struct create *k, int c, const struct param *q, const char *name, bool pass)
 {
 	if (q || c == OPT_PROFILE)
@@ -391,7 +395,10 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 								      required_argument,
 					   NULL, OPT_PARAM + c };
 	memcpy(opts + c, own, sizeof(own));
-	/* Two passes: a preset applies first, wherever it stands on the command line. */
+	/*
+	 * parse the options twice: a preset must be applied before single parameters, wherever it
+	 * stands on the command line
+	 */
 	for (pass = 0; pass < 2; pass++) {
 		optind = 0;
 		while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
@@ -421,7 +428,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 			return err.code == -ENOENT ? CTL_USAGE : CTL_FAILED;
 		}
 	}
-	/* Only a zone size was given: zones have no gap. */
+	/* if only a zone size was given, the zone capacity equals it */
 	if (zone_size_set && !k.capacity_set)
 		k.p.zone_capacity = k.p.zone_size;
 	if (args.argc != 1 || !zns_spec_in_file(args.argv[0]))

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
- * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. And
- * composed images become plain ones: what a live dump copied more than once takes no room any more.
+/*
+ * flatten: reads an incremental checkpoint through its chain, and writes all of its data anew under
+ * the same id. Its handles and children stay valid, and it no longer needs its parents. Composed
+ * images become ordinary ones, so pages that a live dump copied more than once no longer take space
+ * for the older copies.
  */
 #include <limits.h>
 #include <string.h>
@@ -12,18 +14,22 @@
 #include "zns/save.h"
 
 #define CHUNK MIB(4)
-#define TELL_MS 250u /* time between two reports to the broker, unless it wants them sooner */
+/* ms between two reports to the broker, unless the broker asks for earlier ones */
+#define TELL_MS 250u
 
 struct flatten {
-	struct zns_session s; /* holds the chain and the zones being written */
+	/* its connection holds the leases on the chain and on the zones being written */
+	struct zns_session s;
 	struct zns_save v;
 	struct zns_chain *chain;
 	struct zns_flat *flat;
-	ZnsPb__Handle *handle; /* the handle in the directory on the command line, or NULL */
+	ZnsPb__Handle *handle; /* the handle in the directory on the command line; NULL: none */
 	bool dry_run;
 	uint32_t qos_mibps;
-	uint32_t weight; /* weight of a separate class; 0: the weight of the checkpoint's owner */
-	uint64_t done, tell_ns; /* bytes done; when to tell the broker next */
+	/* weight of a separate class; 0: use the weight of the checkpoint's owner */
+	uint32_t weight;
+	/* done: bytes written; tell_ns: time of the next report to the broker */
+	uint64_t done, tell_ns;
 	struct ctl_progress prog;
 };
 
@@ -67,7 +73,7 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 		ret = is_of_use(x, resp->checkpoints[0], err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
-	if (!ret) { /* the manifest's own copy may be older */
+	if (!ret) { /* use the record of the log: its copy in the manifest may be older */
 		x->v.c = resp->checkpoints[0];
 		resp->checkpoints[0] = resp->checkpoints[--resp->n_checkpoints];
 	}
@@ -98,7 +104,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	if (c->crypt) /* some nonces of the old key are used up */
+	if (c->crypt) /* use a new key: some nonces of the old one are used up */
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
 	c->crypt = NULL;
 	free(c->parent.data);
@@ -106,7 +112,9 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	c->has_parent = c->has_parent_bytes = c->has_memory_bytes = 0;
 }
 
-/* The record keeps its history. Its places and its key are new. */
+/*
+ * Makes the new record. It keeps the history of the old record, but has new places and a new key.
+ */
 static int begin(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -116,7 +124,7 @@ static int begin(struct flatten *x, struct zns_err *err)
 
 	x->v.former = zns_chain_manifest(x->chain, 0);
 	x->v.former_crypt = zns_chain_crypt(x->chain, 0);
-	/* an encrypted checkpoint stays encrypted, even if new ones are not */
+	/* an encrypted checkpoint stays encrypted, even if new checkpoints are not encrypted */
 	if (!ret && !x->v.master && x->v.former_crypt)
 		ret = own_key(x, err);
 	if (ret)
@@ -139,8 +147,8 @@ static int begin(struct flatten *x, struct zns_err *err)
 }
 
 /*
- * A flattening has a part by weight and ceilings, as a dump has. So it reports its progress like a
- * dump, and keeps to the rate in the answer.
+ * Reports progress to the broker, and keeps to the rate in its answer: a flattening gets a share of
+ * the bandwidth by weight and ceilings, as a dump does.
  */
 static int tell(struct flatten *x, struct zns_err *err)
 {

@@ -34,7 +34,10 @@ static int make_default(const uint8_t *uuid, struct zns_err *err)
 	return zns_config_set("default-device", zns_uuid_format(uuid, id), err);
 }
 
-/* A UUID stands for the path of its registration. A path needs no registration. */
+/*
+ * Finds the path of a device. A UUID is looked up among the registered devices, a path need not be
+ * registered.
+ */
 static int spec_to_path(const char *spec, char *path, size_t len, struct zns_err *err)
 {
 	struct zns_registered reg;
@@ -66,7 +69,7 @@ struct measured {
 	uint32_t zone, write_mibps, read_mibps;
 };
 
-/* Needed if neither the device nor the user tells the speed of a zone. */
+/* Measures the speed of a zone if neither the device nor the user gives it. */
 static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m,
 		   struct zns_err *err)
 {
@@ -115,7 +118,7 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 		ret = zns_register(uuid, path, err);
 	if (!ret && e->on)
 		ret = zns_register_key(uuid, e->spec, err);
-	/* the old content is gone */
+	/* set both flags anew: the registration of the old content may have had others */
 	return ret ? ret : zns_register_flags(uuid, e->on, false, err);
 }
 
@@ -144,7 +147,7 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	m.wanted = write && !strcmp(write, "measure");
 	if (write && !m.wanted && zns_parse_mibps(write, &map.zone_write_mibps))
 		return ctl_usage(cmd, "\"%s\" is no bandwidth", write);
-	/* A destructive command needs its device by name; no default applies. */
+	/* A destructive command uses no default device: it must be named. */
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
@@ -176,7 +179,10 @@ const struct ctl_cmd command_format = {
 	cmd_format,
 };
 
-/* The administrator states that the host on record does not use the device any more. */
+/*
+ * Takes the device over from the host that the store names. The administrator declares that this
+ * host does not use the device any more.
+ */
 static int take_over(const char *path, struct zns_err *err)
 {
 	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
@@ -204,8 +210,10 @@ static int take_over(const char *path, struct zns_err *err)
 			ret = zns_store_unclaim(store, err);
 		zns_store_close(store);
 	}
-	/* Keep the reservation for the next broker: commands of the other host may still be on
-	 * their way. */
+	/*
+	 * On an error keep the drive's reservation for the next broker: commands of the other host
+	 * may still arrive.
+	 */
 	if (ret)
 		zns_resv_leave(&resv, NULL);
 	zns_dev_close(dev);
@@ -238,9 +246,11 @@ static bool same_file(const char *a, const char *b)
 				     x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
-/* A store in a file is easily copied, and the copy has the same UUID. The copy must not replace the
- * first store, which is still in use. If the store was moved, the broker still knows its old name.
- * Two device nodes of one drive are the same store. */
+/*
+ * Is a second store with this UUID registered? A store in a file is easily copied, and a copy has
+ * the same UUID. It must not replace the first store, which is still in use. If the store was
+ * moved, the old path is the broker's name of it. Two device nodes of one drive are the same store.
+ */
 static int check_twin(const uint8_t *uuid, const char *path, struct zns_registered *was,
 		      struct zns_err *err)
 {
@@ -279,7 +289,10 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "give one device");
 	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
-	/* Do this first: a host that died during a format leaves a reservation but no store. */
+	/*
+	 * Take over first: a host that died during a format leaves a reservation of the drive, but
+	 * no store.
+	 */
 	if (!ret && take)
 		ret = take_over(path, &err);
 	if (!ret)
@@ -302,8 +315,10 @@ const struct ctl_cmd command_register = {
 	cmd_register,
 };
 
-/* Does default-device name this device? Then it must go too, or every command without DEV would
- * fail. */
+/*
+ * Does default-device name this device? Then this setting must be removed too, or every command
+ * without DEV would fail.
+ */
 static bool is_default(const struct zns_registered *reg)
 {
 	char value[256], uuid[ZNS_UUID_STR];
@@ -329,14 +344,19 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
-	/* A store that was handed over is registered only by name here: its successor stays. */
+	/*
+	 * A UUID may name a store that was handed over to another one. Then only this registration
+	 * is removed, that of the successor stays.
+	 */
 	if (!ret && !zns_uuid_parse(args.argv[0], uuid) && memcmp(uuid, reg.uuid, sizeof(uuid))) {
 		if (zns_unregister(uuid, &err))
 			return ctl_fail(cmd, &err);
 		return print_device(&args, "unregistered", uuid, "a store that was handed over");
 	}
-	/* Refused while the device is in use. A missing device or a damaged entry can still be
-	 * forgotten. */
+	/*
+	 * Refuse while the device is in use. A device that is missing or has a damaged registration
+	 * can still be unregistered.
+	 */
 	if (!ret) {
 		ret = ctl_claim_device(reg.path, &lock, &err);
 		if (ret && ret != -EBUSY)

@@ -119,8 +119,10 @@ static int mend(struct fsck *k, int damage, struct zns_err *err)
 	return check(k, err);
 }
 
-/* A device may come from another host without its catalogue. It needs a rebuild before it can be
- * registered. */
+/*
+ * Finds the device. One that comes from another host and has lost its catalogue must be rebuilt
+ * before it can be registered, so it need not be registered.
+ */
 static int find_device(struct fsck *k, const char *spec, struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -164,7 +166,10 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 	return ret || k->dry_run ? ret : check(k, err);
 }
 
-/* Only the log has pins, so nobody can tell whether a lost record was one. */
+/*
+ * Warns that pins may be lost. Pins are stored only in the log, so nobody can tell whether a lost
+ * record was a pin.
+ */
 static void say_pins(const struct fsck *k)
 {
 	size_t nr = json_object_array_length(k->pinned);
@@ -238,7 +243,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	k.found = json_object_new_array();
 	k.pinned = json_object_new_array();
 	if (!run(&k, args.dev, &err))
-		err = (struct zns_err)ZNS_ERR_INIT; /* drops errors of earlier attempts */
+		err = (struct zns_err)ZNS_ERR_INIT; /* forget errors of earlier attempts */
 	code = finish(cmd, &k, &err);
 	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);

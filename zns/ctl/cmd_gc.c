@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* gc: removes leftovers of runtimes, applies retention rules, resets garbage zones */
+/*
+ * gc: removes checkpoints that runtimes have left behind, applies retention rules, resets garbage
+ * zones
+ */
 #include <string.h>
 #include "compact/compaction.h"
 #include "gc.h"
@@ -13,7 +16,7 @@ struct item {
 	const ZnsPb__Checkpoint *c;
 	const ZnsPb__Mark *mark;
 	enum verdict v;
-	bool swept; /* the sweep decides about it, because of its origin */
+	bool swept; /* a sweep may remove it, by its origin (gc.h) */
 	char why[200];
 	bool failed;
 };
@@ -24,24 +27,28 @@ struct gc {
 	size_t nr;
 	uint64_t grace_s;
 	/*
-	 * checkpoints of pages only are removed if they are older than this; UINT64_MAX: they all
-	 * stay
+	 * s; checkpoints that have pages only are removed if they are older than this; UINT64_MAX:
+	 * none is removed
 	 */
 	uint64_t unjoined_s;
 	bool dry_run, json;
 	ZnsPb__Response *ls;
 	/*
-	 * zones that are reset, or would be: garbage, and those whose data all belong to removed
-	 * checkpoints
+	 * zones that are reset, or would be in a dry run: garbage zones, and zones whose data all
+	 * belong to checkpoints that are removed
 	 */
 	uint32_t *zones;
 	size_t nr_zones;
 	bool disk;
-	uint64_t unit; /* of an ordinary disk: size of a zone in bytes */
-	const struct compact *compacted; /* NULL: compaction was not requested or not done */
+	uint64_t unit; /* for an ordinary disk: size of a zone in bytes */
+	/* the compaction's result; NULL: not requested or not done */
+	const struct compact *compacted;
 };
 
-/* The owner must be found gone twice, at least a grace period apart. */
+/*
+ * Decides by the checkpoint's origin. Its owner must be found gone twice, at least a grace period
+ * apart.
+ */
 static void judge_origin(struct gc *g, struct item *i, int64_t now)
 {
 	char since[32];
@@ -66,7 +73,10 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 	}
 }
 
-/* A migration may complete this checkpoint later, or never. Only the user can tell. */
+/*
+ * Decides about a checkpoint that has pages only. A migration may complete it later, or never: only
+ * the user knows, who sets the age.
+ */
 static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
@@ -78,7 +88,10 @@ static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 		i->v = V_REMOVE;
 }
 
-/* Also marks those that must stay for their children: keep_parents() corrects that later. */
+/*
+ * Decides by a retention rule. This also marks parents whose children stay: keep_parents() corrects
+ * that later.
+ */
 static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
 	cleanup_free struct zns_ruled *v = calloc(g->nr + 1, sizeof(*v));
@@ -100,7 +113,10 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 	}
 }
 
-/* A checkpoint that stays also keeps its parents. Children come after their parents in the list. */
+/*
+ * A checkpoint that stays needs its parents, so they stay too. In the list children come after
+ * their parents.
+ */
 static void keep_parents(struct gc *g)
 {
 	char id[ZNS_UUID_STR];
@@ -182,12 +198,16 @@ static int remove_item(struct gc *g, struct item *i, struct zns_err *err)
 	return ctl_tell(&g->b, &req, err);
 }
 
-/* One request for each checkpoint: if one was pinned meanwhile, the others are still removed. */
+/*
+ * Removes the checkpoints, with one request for each: if one was pinned meanwhile, the others are
+ * still removed.
+ */
 static int apply(struct gc *g, struct zns_err *err)
 {
 	int first = 0;
 
-	for (size_t i = g->nr; i-- > 0;) { /* children before their parents */
+	/* from the end, to remove children before their parents */
+	for (size_t i = g->nr; i-- > 0;) {
 		struct zns_err e = ZNS_ERR_INIT;
 		struct item *it = &g->item[i];
 		int ret = 0;
@@ -223,9 +243,10 @@ static bool is_garbage(const ZnsPb__ZoneLine *z)
 	       z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/* Counts zones that are garbage now, and zones whose live data belong only to checkpoints that are
- * to be removed. This is done before the removal, after which the broker itself resets many of
- * them. */
+/*
+ * Lists zones that are garbage now, and zones whose live data belong only to checkpoints that will
+ * be removed. Call it before the removal: the broker resets many of them right after it.
+ */
 static int find_zones(struct gc *g, struct zns_err *err)
 {
 	cleanup_free uint64_t *goes = NULL;
@@ -245,7 +266,10 @@ static int find_zones(struct gc *g, struct zns_err *err)
 			if (c->zones[k]->zone < r->n_zones)
 				goes[c->zones[k]->zone] += c->zones[k]->len;
 	}
-	/* several checkpoints may name the same memory of a context */
+	/*
+	 * data of a memory context may belong to several checkpoints: their zone stays as long as
+	 * one of these stays
+	 */
 	for (size_t i = 0; goes && i < g->nr; i++) {
 		const ZnsPb__Checkpoint *c = g->item[i].c;
 
@@ -263,8 +287,10 @@ static int find_zones(struct gc *g, struct zns_err *err)
 	return goes && g->zones ? 0 : zns_fail(err, -ENOMEM, "no memory for a list of zones");
 }
 
-/* Lists the zones that were not reset: a restore reads them, or their checkpoint could not be
- * removed. */
+/*
+ * Resets garbage zones, and lists those that could not be reset: a restore reads them, or their
+ * checkpoint could not be removed.
+ */
 static int reset_garbage(struct gc *g, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

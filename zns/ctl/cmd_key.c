@@ -13,12 +13,13 @@ struct key_args {
 	const struct ctl_cmd *cmd;
 	bool json;
 	const char *dev;
-	const char *word; /* the file for create; the value for plain */
+	const char *word; /* the argument: the new file for `create`, the value for `plain` */
 	char spec[SPEC_MAX]; /* empty: not given */
 };
 
 /*
- * Is it a KEYSPEC? "file:PATH" names a key or a store on a disk: a registered store is not a key.
+ * Is @s a KEYSPEC? "file:PATH" may be a key or a store on a disk: it is no key if it is registered
+ * as a store.
  */
 static bool is_spec(const char *s)
 {
@@ -63,7 +64,7 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 	if (ret)
 		return ret;
 	ret = zns_master_load(spec, &m, err);
-	if (ret) { /* no checkpoint uses the new key file yet */
+	if (ret) { /* remove the new key file: no checkpoint uses it yet */
 		unlink(spec + 5);
 		return ret;
 	}
@@ -72,8 +73,10 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* Counts the encrypted checkpoints. *other: how many have keys that another master key than @id
- * wrapped. */
+/*
+ * Counts the encrypted checkpoints. *other: how many of their keys are wrapped by another master
+ * key than @id.
+ */
 static size_t count(const ZnsPb__Response *ls, const uint8_t *id, size_t *other,
 		    const uint8_t **which)
 {
@@ -168,8 +171,10 @@ static int key_show(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* Lists plain checkpoints. From now on they cannot be restored unless the administrator allows
- * it. */
+/*
+ * Lists unencrypted checkpoints: from now on they cannot be restored unless the administrator
+ * allows it.
+ */
 static void note_plain(const struct key_args *a, const struct zns_registered *reg,
 		       const ZnsPb__Response *ls)
 {
@@ -229,13 +234,17 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 				"more: `znsctl key rotate` wraps them anew, with both keys at hand",
 				other, reg.path, zns_key_id_format(which, old));
 	}
-	/* The key that reading needs comes first, then the setting that demands it. */
+	/* Configure the key for reading first, then the setting that requires it. */
 	if (!ret)
 		ret = zns_register_key(reg.uuid, a->spec, err);
 	if (!ret && !(wants(ls) &&
 		      !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
 		ret = ask_encryption(&b, zns_master_id(m), err);
-	if (!ret) /* also kept on this host, since the device could be made to forget the setting */
+	/*
+	 * store the setting on this host as well: an attacker with access to the device could
+	 * remove it there
+	 */
+	if (!ret)
 		ret = zns_register_flags(reg.uuid, true, -1, err);
 	if (!ret)
 		note_plain(a, &reg, ls);
@@ -269,7 +278,7 @@ static int key_off(const struct key_args *a, struct zns_err *err)
 		      0);
 }
 
-/* May plain checkpoints be restored where encryption is required? */
+/* Allows or forbids the restore of unencrypted checkpoints on a device that requires encryption. */
 static int key_plain(const struct key_args *a, struct zns_err *err)
 {
 	bool accept = !strcmp(a->word, "accept");
@@ -289,7 +298,7 @@ static int key_plain(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* Wraps all keys of @from with @to. */
+/* Decrypts all keys with @from and encrypts them with @to. */
 static int rewrap(const struct zns_master *from, const struct zns_master *to,
 		  const ZnsPb__Response *ls, ZnsPb__Rekey *q, struct zns_err *err)
 {
@@ -308,7 +317,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to,
 			return zns_fail(err, -ENOMEM, "no memory for wrapped keys");
 		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
-		l->checkpoint = c->id; /* owned by the broker's answer */
+		l->checkpoint = c->id; /* borrowed from the broker's answer */
 		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);
 		if (ret)
 			return ret;
@@ -390,7 +399,7 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 	return ret;
 }
 
-/* Arguments after the verb: a KEYSPEC and a device, in any order. */
+/* Parses the arguments after the verb: a KEYSPEC and a device, in any order. */
 static int take_args(struct key_args *a, const struct ctl_args *args, struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -446,7 +455,7 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd,
 				 "the first argument is create, show, use, off, rotate or plain");
 	zns_crypt_harden();
-	/* these two commands take an argument of their own first */
+	/* these two verbs have another first argument */
 	if (v->run == key_create || v->run == key_plain) {
 		a.word = args.argc > 1 ? args.argv[1] : "";
 		args.argc--;
@@ -480,7 +489,7 @@ const struct ctl_cmd command_key = {
 	cmd_key,
 };
 
-/* ---- shared with create and format ---- */
+/* ---- functions for create and format ---- */
 
 int ctl_encrypt_load(const char *spec, struct ctl_encrypt *e, struct zns_err *err)
 {

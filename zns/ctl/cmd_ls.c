@@ -3,7 +3,7 @@
 #include <string.h>
 #include "lib/ctl.h"
 
-/* One letter each. The help and the manual explain them. */
+/* One letter for each flag. The help and the manual explain the letters. */
 static void flags_of(const void *row, const void *arg, char *out, size_t len)
 {
 	const ZnsPb__Checkpoint *c = row;
@@ -50,7 +50,7 @@ static void nr_groups(const void *row, const void *arg, char *buf, size_t len)
 	snprintf(buf, len, "%zu", ((const ZnsPb__Checkpoint *)row)->n_groups);
 }
 
-/* The name and all remarks, whatever the width of the line. */
+/* The name and all remarks, without a limit of the width. */
 static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 {
 	const ZnsPb__Checkpoint *c = row;
@@ -71,8 +71,10 @@ static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 	fclose(f);
 }
 
-/* The fixed part fits 80 columns with a name of usual length. The name comes last: it may have
- * any length. */
+/*
+ * The columns before the name fit into 80 together with a name of usual length. The name is last,
+ * since it may have any length.
+ */
 static const struct ctl_column narrow[] = {
 	{ "id", 0, "id", NULL },
 	{ "created", -20, "created_ns:time", NULL },
@@ -89,7 +91,7 @@ static const struct ctl_column wide[] = {
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
-/* For an ordinary disk: without the columns of zones, which mean nothing to its user. */
+/* For an ordinary disk: without the columns about zones, which mean nothing to its user. */
 static const struct ctl_column of_disk[] = {
 	{ "id", -36, "id", NULL },
 	{ "created", -20, "created_ns:time", NULL },
@@ -100,8 +102,8 @@ static const struct ctl_column of_disk[] = {
 	CTL_COLUMNS_END,
 };
 
-#define FIRST 3 /* columns of the first line of two */
-#define TWO_LINES 110 /* in a terminal narrower than this, each entry of -v takes two lines */
+#define FIRST 3 /* with two lines for each entry: number of columns in the first line */
+#define TWO_LINES 110 /* columns; in a narrower terminal each entry of -v takes two lines */
 
 static void print_wide(const struct ctl_column *c, const void *row, const void *arg)
 {
@@ -120,7 +122,10 @@ static void print_wide(const struct ctl_column *c, const void *row, const void *
 	ctl_fold_end(&fold, 4);
 }
 
-/* Both lists have the catalogue's order. *k is the next wanted one. */
+/*
+ * Was @c selected? Both lists have the catalogue's order. *k: index of the next selected
+ * checkpoint.
+ */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
 {
 	if (*k == p->nr || c->id.len != ZNS_UUID_LEN ||
@@ -174,8 +179,10 @@ static void print_json(const struct ctl_pick *p)
 	ctl_list_end(&list);
 }
 
-/* Other commands send the whole id of a removed checkpoint to the broker, which knows when it was
- * removed. ls has nothing to list for it. */
+/*
+ * Fails if a selected id is not in the list. Other commands pass the id of a removed checkpoint to
+ * the broker, which knows when it was removed. ls has nothing to show for it.
+ */
 static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];

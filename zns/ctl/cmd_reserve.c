@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* reserve, release: keep groups for normal I/O */
+/* reserve, release: keep groups free of dumps, for normal I/O */
 #include "lib/ctl.h"
 
 static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)

@@ -10,18 +10,18 @@
 
 struct resize {
 	struct zns_registered reg;
-	uint64_t size; /* bytes of the file or device, with the tables; 0: all of the device */
-	uint32_t before, after; /* zones */
-	uint64_t bytes_before, bytes_after; /* for checkpoints */
+	uint64_t size; /* bytes of the file or device, with the metadata; 0: all of the device */
+	uint32_t before, after; /* number of zones */
+	uint64_t bytes_before, bytes_after; /* bytes for checkpoints */
 	uint64_t moved; /* bytes */
-	uint64_t deadline; /* zns_mono_ns */
+	uint64_t deadline; /* ns, as of zns_mono_ns() */
 	bool dry_run, in_place;
 };
 
 #define WAIT_S 60
-#define LOOK_MS 100 /* interval between checks whether the zones behind the new end are unused */
+#define LOOK_MS 100 /* ms between two checks whether the zones behind the new end are unused */
 
-/* Without a size the store takes the whole partition or volume. */
+/* Finds the new size. Without a size the store takes the whole partition or volume. */
 static int size_of_disk(const char *path, uint64_t *size, struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -67,11 +67,15 @@ static bool waits(const struct resize *k)
 }
 
 /*
- * Moves the data behind the new end to the front. -ENOSPC: not all could be moved; @err says why.
+ * Moves the data behind the new end to the front. -ENOSPC: not all data could be moved; @err has
+ * the reason.
  */
 static int move_tail(struct resize *k, struct zns_err *err)
 {
-	/* beside dumps by weight: who runs without a pause would keep it waiting for ever */
+	/*
+	 * move with a share of the bandwidth by weight: if the moves gave way to all dumps, dumps
+	 * without a pause would block them for ever
+	 */
 	struct compact x = { .keep = k->after, .dry_run = k->dry_run, .charged = true };
 	int ret = compact_all(&x, k->reg.path, err);
 
@@ -82,9 +86,11 @@ static int move_tail(struct resize *k, struct zns_err *err)
 	return ret;
 }
 
-/* The broker resizes the store as soon as nothing is behind the new end. It names the dump or
- * restore that is in the way, and grants no zones there while we wait. If twice in a row nothing
- * was moved and no dump is in the way, moving more will not help. */
+/*
+ * Resizes while others use the store. The broker resizes as soon as no data are behind the new end.
+ * Until then it names the dump or restore that has data there, and grants no zones there. Gives up
+ * if twice in a row nothing was moved and no dump uses those zones: moving again would not help.
+ */
 static int beside_others(struct resize *k, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -115,7 +121,7 @@ static int beside_others(struct resize *k, struct zns_err *err)
 	return ret;
 }
 
-/* Refuses a store that another machine writes. */
+/* Refuses a store that another machine uses. */
 static int check_store(const struct resize *k, struct zns_dev *dev, struct zns_err *err)
 {
 	char machine[ZNS_MACHINE_STR];
@@ -134,7 +140,7 @@ static int check_store(const struct resize *k, struct zns_dev *dev, struct zns_e
 	return ret;
 }
 
-/* The tables move, so no other program may have the store open. */
+/* Resizes a store that no other program has open, since the tables move. */
 static int alone(const struct resize *k, struct zns_err *err)
 {
 	struct zns_dev *dev = NULL;
@@ -162,7 +168,7 @@ static int alone(const struct resize *k, struct zns_err *err)
 	if (!ret)
 		ret = zns_file_resize(dev, k->after, err);
 	zns_dev_close(dev);
-	/* from now on its log has the new number of zones */
+	/* open the store once more, with its new size: its log gets the new number of zones */
 	dev = NULL;
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, ZNS_DEV_CLAIM, &dev, err);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "lib/ctl.h"
 
-/* Shows only the limits that the rule has. A missing number is not 0. */
+/* Formats a rule. Only limits that the rule has are shown: a missing limit does not mean 0. */
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 {
 	char ttl[24];
@@ -38,7 +38,7 @@ static int print_rules(const ZnsPb__Response *ls, bool json)
 	return CTL_OK;
 }
 
-/* Options that are not given keep their old value. */
+/* Reads the existing rule: options that are not given keep their value. */
 static int merge(struct zns_broker *b, ZnsPb__Retention *rule, struct zns_err *err)
 {
 	cleanup_answer ZnsPb__Response *ls = NULL;

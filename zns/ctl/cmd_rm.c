@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* rm: removes checkpoints by id, by container, or all */
+/* rm: removes checkpoints by id, by container, or all of them */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,15 @@ struct listed {
 
 struct rm {
 	struct ctl_pick p;
-	struct listed *by_id; /* all listed ones */
+	struct listed *by_id; /* all listed checkpoints, sorted by id */
 	size_t nr_listed;
-	/* by index in that list: goes, it is to be removed; needed, a child needs it */
+	/* by index in the list; goes: it is to be removed; needed: a child needs it */
 	bool *goes, *needed;
 	ProtobufCBinaryData *ids; /* the ids that are sent to the broker */
 	size_t nr;
-	size_t pinned; /* number skipped because they are pinned and not named by id */
-	size_t parents; /* number skipped because a child that stays needs them */
+	/* number of checkpoints skipped because they are pinned and were not named by id */
+	size_t pinned;
+	size_t parents; /* number of checkpoints skipped because a child that stays needs them */
 	bool dry_run, secure, yes;
 };
 
@@ -59,8 +60,10 @@ static void stay(struct rm *m, size_t i)
 		*parent = true;
 }
 
-/* Skips pinned checkpoints, and parents of checkpoints that stay. One pass from the newest to the
- * oldest finds all of them. */
+/*
+ * Skips pinned checkpoints, and parents of checkpoints that stay. One pass from the newest to the
+ * oldest checkpoint finds them all.
+ */
 static void keep_some(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
@@ -80,8 +83,11 @@ static void keep_some(struct rm *m)
 	}
 }
 
-/* Newest first, so that children are removed before their parents. Ids without a checkpoint come
- * last. An id names exactly one checkpoint: it is an error if that one cannot be removed. */
+/*
+ * Chooses the ids to send. Newest first, so that children are removed before their parents; ids
+ * without a checkpoint come last. An id names exactly one checkpoint, so it is an error if that
+ * checkpoint cannot be removed.
+ */
 static int choose(struct rm *m, struct zns_err *err)
 {
 	const struct ctl_pick *p = &m->p;
@@ -145,9 +151,11 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 	return CTL_OK;
 }
 
-/* The broker completes one request before it serves others. A small batch keeps running dumps from
- * waiting long. A dry run sends all ids at once, since children are not really removed before their
- * parents. */
+/*
+ * The broker completes one request before it serves others, so small batches keep running dumps
+ * from waiting long. A dry run sends all ids at once: it removes no children, so a later request
+ * would find that their parents are still needed.
+ */
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
 {
@@ -178,7 +186,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	return ret && i && !m->dry_run ? zns_wrap(err, "%zu of %zu are removed", i, m->nr) : ret;
 }
 
-/* On a terminal --all asks before it removes. A script is not asked. */
+/* Asks before --all removes, if the user sits at a terminal. A script is not asked. */
 static bool agreed(const struct rm *m)
 {
 	char answer[16];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* show: one checkpoint from the device, or all of a container; with a handle directory, also its
- * plain copies */
+/*
+ * show: one checkpoint, or all of a container, from the device; for a handle's directory, also its
+ * plain copies
+ */
 #include <fcntl.h>
 #include <string.h>
 #include "lib/ctl.h"
@@ -11,12 +13,12 @@
 #include "zns/store.h"
 
 struct handle_info {
-	const ZnsPb__Handle *h; /* NULL: no handle was given */
-	int differ; /* copies that differ */
+	const ZnsPb__Handle *h; /* the handle; NULL: none was given */
+	int differ; /* number of copies that differ */
 	struct zns_err which;
 };
 
-/* Checks the plain copies beside a handle. */
+/* Checks the plain copies beside a handle: are they as they were written? */
 static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_info *hi)
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -27,12 +29,12 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 	hi->differ = zns_handle_check_copies(fd, h, &hi->which);
 }
 
-/* Every byte of the checkpoint, with padding and footer, and the place of its manifest. */
+/* The places of all data of the checkpoint, including padding, footer and manifest. */
 static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
 static const char image[] =
 	"name beside! part! size unit segments{off len extents{zone start weight!}}";
 
-/* A composed image has no place of its own; its parts are shown instead. */
+/* The JSON of an image. A composed image has no place of its own; its parts are shown instead. */
 static struct json_object *image_json(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
 {
 	struct json_object *j = ctl_json(im, image), *from;
@@ -120,7 +122,7 @@ static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im, bool d
 	}
 }
 
-/* "zone@start+bytes" */
+/* Prints the places as "zone@start+bytes". */
 static void print_uses(const ZnsPb__Checkpoint *c)
 {
 	char one[80];
@@ -301,7 +303,7 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 struct tree {
 	const char *dev;
 	const ZnsPb__Response *ls;
-	struct json_object *list; /* NULL: text */
+	struct json_object *list; /* output for JSON; NULL: print text */
 	int width;
 	bool verbose;
 };
@@ -313,7 +315,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	struct ctl_hold h;
 	int ret = ctl_hold_open(&h, t->dev, zns_uuid_format(c->id.data, id), err);
 
-	if (ret == -ESTALE) /* removed meanwhile */
+	if (ret == -ESTALE) /* it was removed meanwhile */
 		ret = err->code = 0;
 	else if (!ret && t->list)
 		json_object_array_add(t->list, to_json(h.c, h.answer, h.m, &h.s.reg, &none));
@@ -324,7 +326,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	return ret;
 }
 
-/* Containers in the order of their first checkpoint; the checkpoints of each by time. */
+/* Shows containers in the order of their first checkpoint, and the checkpoints of each by time. */
 static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_err *err)
 {
 	cleanup_free const ZnsPb__Checkpoint **v = calloc(p->nr + 1, sizeof(*v));
@@ -373,7 +375,7 @@ int show_command(const struct ctl_cmd *cmd, int argc, char **argv, show_layout_f
 		ctl_pick_end(&p);
 		return ret;
 	}
-	/* each checkpoint needs its own connection for its lease */
+	/* close this connection: each checkpoint is read with a lease on a connection of its own */
 	zns_broker_close(&p.broker);
 	list = args.json ? json_object_new_array() : NULL;
 	if (layout)

@@ -5,7 +5,7 @@
 #include "zns/crypt.h"
 #include "zns/store.h"
 
-#define RESTORES_SHOWN 5 /* how many of the latest restores are shown; --json shows all */
+#define RESTORES_SHOWN 5 /* how many of the last restores are printed; --json prints all */
 
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
@@ -17,10 +17,10 @@ static const char status_fields[] =
 static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
 static const char lease_fields[] =
 	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos weight:pos";
-/* fields of a dump */
+/* fields of a dump's lease */
 static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
-/* fields of a memory context */
+/* fields of a memory context's lease */
 static const char memory_fields[] = "context live dead read zones connected";
 
 static struct json_object *json_reservations(const ZnsPb__Status *s)
@@ -56,7 +56,7 @@ struct json_object *ctl_json_leases(const ZnsPb__Status *s)
 	return list;
 }
 
-/* Key and type mean something only while the drive is held. */
+/* Adds the drive's reservation. Its key and type are valid only while a host holds the drive. */
 static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 {
 	char key[32];
@@ -68,8 +68,8 @@ static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 }
 
 /*
- * With an error in tenants.conf no dump is admitted. So status shows the error before the first
- * dump fails.
+ * Reads tenants.conf, only for its error. With an error in it no dump is admitted, so status shows
+ * the error before a dump fails.
  */
 static const char *tenants_error(struct zns_err *err)
 {
@@ -78,8 +78,7 @@ static const char *tenants_error(struct zns_err *err)
 	return zns_tenant_find("", -1, &t, err) ? err->msg : NULL;
 }
 
-/* The measured rate of the last restore, if it was of this version of this checkpoint; 0: not
- * known. */
+/* The measured rate of the last restore, if it read this version of this checkpoint; 0: unknown. */
 static double measured(const ZnsPb__Status *s, const ZnsPb__Scattered *of)
 {
 	for (size_t i = 0; i < s->n_restores; i++) {
@@ -145,7 +144,7 @@ static void limit(char *buf, size_t len, uint32_t n)
 		snprintf(buf, len, "no limit");
 }
 
-/* Space for checkpoints, without metadata. */
+/* Space for checkpoints, without metadata zones. */
 static uint64_t space(const ZnsPb__Status *s)
 {
 	return s->bytes_live + s->bytes_wasted + s->bytes_free;
@@ -156,7 +155,7 @@ static double use_percent(const ZnsPb__Status *s)
 	return space(s) ? 100.0 * (double)(s->bytes_live + s->bytes_wasted) / (double)space(s) : 0;
 }
 
-/* One line for each device, as df prints file systems. */
+/* Devices are printed one line each, as df prints file systems. */
 static void cell_space(const void *row, const void *arg, char *out, size_t len)
 {
 	zns_format_size(space(row), out, len);
@@ -232,7 +231,7 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	return code;
 }
 
-/* ": 190.0 MiB of about 603.8 MiB at 191 MiB/s" */
+/* Prints progress, such as ": 190.0 MiB of about 603.8 MiB at 191 MiB/s". */
 static void print_progress(const ZnsPb__LeaseLine *l)
 {
 	char a[32], b[32];
@@ -262,7 +261,7 @@ static void print_host(const ZnsPb__HostReservation *h)
 		       h->ours ? "this one" : "ANOTHER ONE", h->type, (unsigned long long)h->key);
 }
 
-/* The zones of a drive. */
+/* Prints the state of a drive's zones. */
 static void print_zones(const ZnsPb__Status *s)
 {
 	char a[32], b[32];
@@ -297,7 +296,7 @@ static void print_zone_states(const ZnsPb__Status *s)
 		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
 }
 
-/* The space of a store on a disk, in the words of a file system. */
+/* Prints the space of a store on a disk, in the terms of a file system. */
 static void print_space(const ZnsPb__Status *s)
 {
 	uint64_t below;
@@ -509,7 +508,7 @@ static int groups_text(const ZnsPb__Profile *p)
 			printf("    ?        ? ");
 		else
 			printf("%5zu  %7s ", i, channel);
-		/* Leave room for one more and for the count of the rest. */
+		/* leave room in the line for one more zone and for the number of the others */
 		for (k = n = 0, at = 15; k < p->n_zone_group; k++)
 			if (p->zone_group[k] == i && n++ < 12 && at < 62)
 				at += (size_t)printf(" %zu", k);

@@ -12,17 +12,17 @@
 struct check {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
-	uint32_t running; /* images under way */
+	uint32_t running; /* number of images being checked */
 	struct ctl_progress *progress;
 	struct image_check {
 		uint64_t bad_units, bad_bytes;
 		uint32_t zone;
-		/* place of the first damage: in the zone and in the image */
+		/* zone_off: offset of the first damage in its zone; off: its offset in the image */
 		uint64_t zone_off, off;
 		struct zns_err err;
 	} * image;
 	uint64_t units, bad_units;
-	struct zns_err err; /* failure of a whole request */
+	struct zns_err err; /* set if the check itself failed */
 };
 
 struct verdict {
@@ -30,16 +30,18 @@ struct verdict {
 	const ZnsPb__Checkpoint *c;
 	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
-	bool wrong_handle; /* some of the damage is in the directory on the command line */
+	bool wrong_handle; /* a damage is in the directory on the command line, not on the device */
 	double seconds;
-	/* why authenticity could not be checked; code 0: it was checked, or the checkpoint is
-	 * plain */
+	/*
+	 * why the authenticity could not be checked; code 0: it was checked, or the checkpoint is
+	 * not encrypted
+	 */
 	struct zns_err no_key;
 };
 
 struct totals {
 	struct json_object *list;
-	/* checkpoints with their verdict; parents come before their children */
+	/* the checkpoints that were checked, with the result; parents come before their children */
 	struct judged {
 		uint8_t id[ZNS_UUID_LEN];
 		bool intact;
@@ -49,8 +51,10 @@ struct totals {
 	uint32_t checkpoints, damaged;
 	int id_width;
 	bool json;
-	const ZnsPb__Response *ls; /* what the catalogue said before */
-	const ZnsPb__Handle *handle; /* the handle in the directory on the command line, or NULL */
+	/* the list of checkpoints before this run, with marks of earlier runs */
+	const ZnsPb__Response *ls;
+	/* the handle in the directory on the command line; NULL: none */
+	const ZnsPb__Handle *handle;
 };
 
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone,
@@ -71,7 +75,7 @@ static void unit_checked(void *arg, const struct zns_unit_check *u)
 	ctl_progress_add(k->progress, u->len);
 	pthread_mutex_lock(&k->lock);
 	k->units++;
-	if (u->err->code == -ENOMEM) { /* the unit was not read: it may be intact */
+	if (u->err->code == -ENOMEM) { /* no memory: the unit was not read, and may be intact */
 		if (!k->err.code)
 			k->err = *u->err;
 	} else if (u->err->code) {
@@ -99,7 +103,10 @@ static void image_checked(void *arg, const struct zns_err *err)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* Starts all images, but limits the requests: the reader serves them in turns, unit by unit. */
+/*
+ * Checks all images. At most 64 are checked at a time; the reader serves them in turns, unit by
+ * unit.
+ */
 static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manifest *m)
 {
 	for (uint32_t i = 0; i < m->n_images; i++) {
@@ -158,7 +165,10 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 	return ret;
 }
 
-/* Returns 0 and fills v->damage. An error means that the checkpoint could not be judged. */
+/*
+ * Checks one checkpoint. Returns 0 and fills v->damage. An error means that the check itself
+ * failed.
+ */
 static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h,
 		      struct ctl_progress *p, struct verdict *v, struct zns_err *err)
 {
@@ -188,7 +198,7 @@ static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const Z
 	if (m && memcmp(m->device.data, s->reg.uuid, ZNS_UUID_LEN))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0,
 			   "the manifest is of another device");
-	/* Without the key we still check the checksums: they cover the bytes on the device. */
+	/* Without the key the checksums are still checked: they cover the bytes on the device. */
 	ret = m ? zns_crypt_of(&s->reg, s->broker.encrypted, m, &crypt, &e) : 0;
 	if (ret == -EBADMSG || (ret && !m->checkpoint->crypt))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
@@ -259,8 +269,8 @@ static void report(struct totals *t, struct verdict *v)
 }
 
 /*
- * The data that a checkpoint needs from its parents need not be read if all parents are known to be
- * intact.
+ * Are all parents known to be intact? Then the data that the checkpoint needs from them need not be
+ * read again.
  */
 static bool parents_intact(const struct totals *t, const ZnsPb__Response *chain)
 {
@@ -280,11 +290,11 @@ static bool parents_intact(const struct totals *t, const ZnsPb__Response *chain)
 
 struct parts {
 	struct zns_chain *chain;
-	uint8_t *buf; /* CHUNK */
+	uint8_t *buf; /* CHUNK bytes */
 	struct zns_err err;
 };
 
-/* Reads a piece of an image, if a parent has it. */
+/* Reads a piece of an image, if the piece is in a parent. */
 static int read_piece(void *arg, uint32_t level, uint32_t place, uint64_t off, uint64_t len)
 {
 	struct parts *p = arg;
@@ -323,8 +333,8 @@ static void read_of_parents(struct zns_chain *chain, const struct zns_flat *flat
 }
 
 /*
- * For an incremental checkpoint: do its parents exist, and can the pages that it needs be read
- * there? Damage in a parent that this checkpoint does not need does not count.
+ * For an incremental checkpoint: do its parents exist, and are the pages that it needs from them
+ * readable? Damage in other data of a parent does not count.
  */
 static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, const struct totals *t,
 			 struct verdict *v)
@@ -351,7 +361,7 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, cons
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* Tells the broker what was found, so that `status` and `ls` show it. */
+/* Sends the result to the broker, so that `status` and `ls` show it. */
 static void remember(struct zns_session *s, const struct totals *t, const struct verdict *v,
 		     const ZnsPb__Checkpoint *c)
 {
@@ -371,8 +381,10 @@ static void remember(struct zns_session *s, const struct totals *t, const struct
 			err.msg);
 }
 
-/* A checkpoint that was removed meanwhile is not damaged. Each checkpoint has its own connection,
- * so that its lease ends with it. */
+/*
+ * Checks a checkpoint by id. If it was removed meanwhile, it is not counted as damaged. Each
+ * checkpoint has a connection of its own, so that its lease ends with the check.
+ */
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p,
 		     struct totals *t, struct zns_err *err)
 {
@@ -409,8 +421,8 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 }
 
 /*
- * Puts parents before their children, as the list has them. An id that is not listed is an error,
- * and comes last.
+ * Sorts parents before their children, as in the list. An id that is not listed is an error, and
+ * comes last.
  */
 static void parents_first(struct ctl_pick *p)
 {
@@ -430,7 +442,7 @@ static void parents_first(struct ctl_pick *p)
 	}
 }
 
-/* Adds the parents of checkpoints named by id. Returns the bytes to verify. */
+/* Adds the parents of checkpoints that were named by id. Returns the number of bytes to check. */
 static uint64_t add_parents(struct ctl_pick *p)
 {
 	uint64_t bytes = 0;
@@ -448,7 +460,7 @@ static uint64_t add_parents(struct ctl_pick *p)
 	return bytes;
 }
 
-/* Sorts the results as @ids were given, with their parents behind them. */
+/* Sorts the results in the order of @ids, with parents of each behind it. */
 static void in_order(struct totals *t, const uint8_t (*ids)[ZNS_UUID_LEN], size_t nr)
 {
 	struct json_object *list = json_object_new_array();

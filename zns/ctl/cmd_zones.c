@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zones: as a table */
+/* zones: prints a table of all zones */
 #include <string.h>
 #include "lib/ctl.h"
 
-/* "(metadata)" and the like are words of this program. Only the name after them may need quotes. */
+/*
+ * Quotes a name for the table if needed. "(metadata)" and the like are words of this program, and
+ * stay as they are.
+ */
 static const char *name_of(const char *s, char *buf, size_t len)
 {
 	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)",

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* All commands of znsctl, in the order of its help, in groups. A new command is a file with a
- * `command_NAME` and a line here. There is no include guard: main.c includes this twice. */
+/*
+ * The commands of znsctl, in groups, in the order of its help. A new command needs a file that
+ * defines `command_NAME`, and a line here. There is no include guard, since main.c includes this
+ * twice.
+ */
 GROUP("Devices")
 COMMAND(create)
 COMMAND(format)

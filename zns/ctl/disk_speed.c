@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Measures an ordinary disk below a store: all streams of a dump together, durable, in about a
- * second. */
+/*
+ * Measures the disk below a store for about a second: writes and reads with as many streams as a
+ * dump, until the data are durable.
+ */
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +15,7 @@
 
 struct run {
 	struct zns_dev *dev;
-	const uint32_t *zones; /* empty zones for writing; written zones for reading */
+	const uint32_t *zones; /* to write: empty zones; to read: written zones */
 	uint32_t nr;
 	uint64_t end_ns;
 	void *buf[STREAMS];
@@ -35,7 +37,7 @@ static void *work(void *arg)
 	struct run *r = s->r;
 	uint64_t len = r->dev->geo.zone_capacity, step = zns_min(len, MIB(1));
 
-	/* Zones are filled to their end, so that the reads find whole ones. */
+	/* fill each zone to its end, so that the reads find whole zones */
 	while (!s->ret && (!r->write || zns_mono_ns() < r->end_ns)) {
 		uint32_t i = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
 
@@ -50,7 +52,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Returns MiB/s, and the number of zones in *@done. */
+/* Runs all streams. *@mibps: the rate; *@done: the number of zones. */
 static int run(struct run *r, uint32_t *done, uint32_t *mibps, struct zns_err *err)
 {
 	struct stream s[STREAMS] = { 0 };
@@ -98,8 +100,8 @@ bool ctl_is_limited(const char *spec, uint64_t size, uint64_t *room)
 }
 
 /*
- * The number of zones that the measurement may write: a part of the free space of the store, and of
- * the file system below it.
+ * Returns the number of zones that the measurement may write: a part of the free space of the
+ * store, and of the file system below it.
  */
 static uint32_t sample(const struct zns_dev *dev)
 {
@@ -151,7 +153,7 @@ int ctl_measure_disk(struct zns_dev *dev, uint32_t *write_mibps, uint32_t *read_
 		buf = NULL;
 		return zns_fail_sys(err, -ENOMEM, "measuring %s", dev->path);
 	}
-	/* random data: a disk or file system that compresses would look too fast */
+	/* random data: with other data a disk or file system that compresses would look too fast */
 	for (size_t i = 0; i < STREAMS * step; i += sizeof(x)) {
 		x ^= x << 13;
 		x ^= x >> 7;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Commands of packages are programs of their own: znsctl executes them in its place (ctl_become).
+ * Commands of packages. Each is a program of its own, which znsctl executes in its own place
+ * (ctl_become).
  */
 #include "lib/ctl.h"
 

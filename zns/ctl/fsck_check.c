@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Faults of a catalogue that opens: checks each checkpoint against the zones. Reads metadata
- * only, no images. */
+/*
+ * Checks a catalogue that opens: compares each checkpoint with the zones. Reads metadata only, no
+ * images.
+ */
 #include <string.h>
 #include "fsck.h"
 

@@ -2,23 +2,30 @@
 #ifndef ZNS_CTL_GC_H
 #define ZNS_CTL_GC_H
 /*
- * Which checkpoints a sweep may remove (design.md §4): only those that a runtime made, and only if
- * their owner is gone for certain. There is one function for each kind of origin. In doubt it says
- * GC_UNKNOWN.
+ * Decides which checkpoints a sweep may remove (design.md §4): only those that a runtime made, and
+ * only if their owner is certainly gone. There is one function for each kind of origin. When in
+ * doubt it returns GC_UNKNOWN.
  */
 #include "lib/ctl.h"
 
 enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 
-/* May a sweep remove @c? Not if its kind is "criu", "import", or an unknown one. */
+/*
+ * May a sweep remove @c at all? Not if its origin is of the kind "criu" or "import", or of an
+ * unknown kind.
+ */
 bool gc_swept(const ZnsPb__Checkpoint *c);
-/* Is @c still needed, by what it was made for? Only for a @c of which gc_swept() is true. @why: one
- * line for the user. Never removes anything. */
+/*
+ * Does the owner of @c still exist? Only for a @c for which gc_swept() is true. @why: one line for
+ * the user. This only answers, it removes nothing.
+ */
 enum gc_life gc_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
-/* From now on a gc.d program that gives no answer in this time is killed; the answer is then
- * GC_UNKNOWN. */
+/*
+ * From now on a gc.d program that does not answer within @ms is killed, and its answer counts as
+ * GC_UNKNOWN.
+ */
 void gc_life_within(int ms);
-/* From now on no gc.d program is asked: what only it could tell is unknown. */
+/* From now on no gc.d program is executed: its answer counts as GC_UNKNOWN. */
 void gc_life_without_programs(void);
 
 #endif

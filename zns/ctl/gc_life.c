@@ -25,7 +25,7 @@ void gc_life_within(int ms)
 	limit_ms = ms;
 }
 
-/* Waits for the end of a program, and ends it at the limit. -ETIME: that is why it ended. */
+/* Waits until a program exits, and kills it at the time limit. -ETIME: it was killed. */
 static int reap(pid_t pid, int *status)
 {
 	cleanup_close int fd = limit_ms < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
@@ -41,7 +41,7 @@ static int reap(pid_t pid, int *status)
 	return late ? -ETIME : got == pid ? 0 : -ECHILD;
 }
 
-/* "gone why", as `znsctl-docker life` prints it. */
+/* Reads the answer, such as "gone why", as `znsctl-docker life` prints it. */
 static enum gc_life read_answer(int fd, char *why, size_t len)
 {
 	static const char *const word[] = {
@@ -59,8 +59,10 @@ static enum gc_life read_answer(int fd, char *why, size_t len)
 	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell");
 }
 
-/* Asks the engine's package, which knows the engine's directories. Its program is installed next to
- * this one. */
+/*
+ * Asks the engine's package, which knows the engine's directories. Its program is installed beside
+ * this one.
+ */
 static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const ZnsPb__Origin *o = c->origin;
@@ -92,10 +94,10 @@ static enum gc_life engine_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 	ret = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(to[1]);
-	/* its answer is one line, which fits into the pipe */
+	/* wait before reading: the answer is one line, which fits into the pipe's buffer */
 	ret = ret ? -ret : reap(pid, &status);
 	if (!ret)
-		return read_answer(to[0], why, len); /* closes it */
+		return read_answer(to[0], why, len); /* read_answer() closes it */
 	close(to[0]);
 	return say(GC_UNKNOWN, why, len, "znsctl-docker cannot tell in time");
 }
@@ -116,9 +118,9 @@ void gc_life_without_programs(void)
 }
 
 /*
- * CRI, and Podman if it has one: a program of the administrator decides, CONFIG/gc.d/KIND
- * CHECKPOINT CONTAINER CONTAINER_ID IMAGE_DIR. Exit code 0: needed; 1: gone; any other, or no
- * program: unknown.
+ * For CRI, and for Podman if there is such a program: the administrator's program CONFIG/gc.d/KIND
+ * is executed with the arguments CHECKPOINT CONTAINER CONTAINER_ID IMAGE_DIR. Exit code 0: needed;
+ * 1: gone; any other, or no program: unknown.
  */
 static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {

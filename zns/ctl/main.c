@@ -17,7 +17,7 @@
 #define GROUP(title) { title, NULL },
 #define COMMAND(name) { NULL, &command_##name },
 static const struct {
-	const char *group; /* title of the group of commands that follow, or NULL */
+	const char *group; /* title of the group of commands that begins here; NULL: no new group */
 	const struct ctl_cmd *cmd;
 } commands[] = {
 #include "commands.h"
@@ -44,7 +44,7 @@ static void usage(FILE *f)
 		"and which formats it knows. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
-/* The format version that is written, and the oldest that can be read. */
+/* versions of each format: the one that is written, and the oldest that can be read */
 static const struct {
 	const char *key, *name;
 	int oldest, writes;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 		}
 		return ctl_end("znsctl", version(argc == 3));
 	}
-	/* `help CMD …` is `CMD … --help`. */
+	/* treat `help CMD …` as `CMD … --help` */
 	if (!strcmp(argv[1], "help") && argc > 2 && argv[2][0] != '-') {
 		memmove(argv + 1, argv + 2, (argc - 2) * sizeof(*argv));
 		argv[argc - 1] = help;
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++) {
 		if (!commands[i].cmd || strcmp(argv[1], commands[i].cmd->name))
 			continue;
-		/* getopt's own messages then name the command. */
+		/* getopt_long() names this in its own messages */
 		snprintf(name, sizeof(name), "znsctl %s", argv[1]);
 		argv[1] = name;
 		return ctl_end(name, commands[i].cmd->run(commands[i].cmd, argc - 1, argv + 1));

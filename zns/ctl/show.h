@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_SHOW_H
 #define ZNS_CTL_SHOW_H
-/* show_tree.c: the tree of a container, as text. */
+/* show_tree.c: prints the checkpoints of a container as text. */
 #include "lib/ctl.h"
 
 /* cmd_show.c: the command. @show_layouts: what --layout does, or NULL: another program does it. */
@@ -12,8 +12,10 @@ extern const struct ctl_cmd command_show;
 
 /* The line of the container of v[0]: the number of its checkpoints and their total size. */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);
-/* A checkpoint and its images, summed up or one by one. @width: digits of ids. @places: with the
- * zones of each. */
+/*
+ * Prints a checkpoint with its images, summed up or one by one (@verbose). @width: number of digits
+ * of ids. @places: also print the zones of each image.
+ */
 void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls,
 		 int width, bool verbose, bool places);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* show CONTAINER as text: its checkpoints, their images and zones. */
+/* show CONTAINER as text: the container's checkpoints, their images and zones. */
 #include <string.h>
 #include "show.h"
 
@@ -24,10 +24,10 @@ void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 	ctl_fold_end(&fold, 4);
 }
 
-/* Images that share one line, and the zones they use together. */
+/* Images that are printed in one line, and the zones that they use together. */
 struct kind {
 	const char *one, *many;
-	const char *note; /* NULL: none */
+	const char *note; /* a remark; NULL: none */
 	uint32_t nr;
 	uint64_t bytes;
 	uint32_t *zones;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Measures the speed of one zone, if nobody described the device: writes and reads it alone,
- * then resets it. */
+/*
+ * Measures the speed of one zone if nobody has described the device: writes and reads the zone
+ * while nothing else runs, then resets it.
+ */
 #include <string.h>
 #include "lib/ctl.h"
 
 #define TRANSFER KIB(512)
-#define LENGTH MIB(64) /* the most to write; a drive's buffer is much smaller */
-#define WARM_UP 4 /* the first quarter is not counted: the buffer fills */
+#define LENGTH MIB(64) /* most bytes to write; much more than a drive's buffer holds */
+#define WARM_UP 4 /* the first quarter is not counted, since it only fills the drive's buffer */
 
 static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, struct zns_err *err)
 {
@@ -30,7 +32,9 @@ static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, s
 		dev->path);
 }
 
-/* Random data: a drive that compresses would look too fast. */
+/*
+ * Fills the buffer with random data: with other data a drive that compresses would look too fast.
+ */
 static void fill(uint8_t *buf, size_t len)
 {
 	uint64_t x = 0x9e3779b97f4a7c15;
@@ -43,7 +47,9 @@ static void fill(uint8_t *buf, size_t len)
 	}
 }
 
-/* Transfers are issued one after the other, as a dump writes a zone. */
+/*
+ * Measures one direction. Only one transfer is under way at a time, as when a dump writes a zone.
+ */
 static int rate(struct zns_dev *dev, struct zns_race *r, uint64_t *done_ns, uint32_t *mibps,
 		struct zns_err *err)
 {

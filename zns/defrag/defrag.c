@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * compact --defrag: moves data that makes restores slow, where the gain is worth the bytes that are
- * moved.
+ * compact --defrag: moves data whose present place makes restores slow, if the gain is worth the
+ * moved bytes.
  */
 #include <string.h>
 #include "defrag.h"
@@ -18,7 +18,7 @@ struct one {
 struct defrag {
 	struct compact *x;
 	ZnsPb__Response *profile, *status;
-	uint64_t *room; /* by group: bytes that a container without reservations may write */
+	uint64_t *room; /* by group: bytes that a container without a reservation may write there */
 	struct one *v;
 	size_t nr;
 };
@@ -65,7 +65,10 @@ static int look(struct defrag *f, struct zns_err *err)
 	return 0;
 }
 
-/* Removes groups that another container has reserved from the list: nothing is written there. */
+/*
+ * Sets the room of groups that another container has reserved to 0, so that nothing is written
+ * there.
+ */
 static void leave_reserved(const struct defrag *f, const char *container, uint64_t *room)
 {
 	const ZnsPb__Status *s = f->status->status;
@@ -93,7 +96,10 @@ static void fix_memory(struct one *o)
 					       o->c->zones[i]->zone == o->l.zones[k].zone;
 }
 
-/* Plans with the room that is there now. If that fails, the earlier plan stays. */
+/*
+ * Plans the moves of one checkpoint with the room that is free now. If that fails, the earlier plan
+ * stays.
+ */
 static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 {
 	struct one fresh = { .c = o->c };
@@ -126,8 +132,10 @@ static int plan_one(const struct defrag *f, struct one *o, struct zns_err *err)
 	return 0;
 }
 
-/* The checkpoint was removed, moved or damaged meanwhile (`verify` tells which). The moves of other
- * checkpoints continue. */
+/*
+ * Skips a checkpoint that was removed, moved or damaged meanwhile (`verify` tells which). The moves
+ * of other checkpoints go on.
+ */
 static void pass_over(struct compact *x, const struct one *o, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -223,8 +231,8 @@ static int move_one(struct defrag *f, struct one *o, struct zns_bucket *bucket, 
 }
 
 /*
- * Runs the move that gains most for its bytes first. It uses room that the next move was planned
- * with, so the rest is planned anew.
+ * Runs the moves. The move that gains most for its bytes comes first. It takes room with which the
+ * other moves were planned, so these are planned again.
  */
 static int run(struct defrag *f, struct zns_err *err)
 {

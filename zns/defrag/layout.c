@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where the data of a checkpoint are, and how its restore's rate compares with what its groups
- * could give.
+ * Finds the places of a checkpoint's data, and predicts at which rate they are read, compared with
+ * the best rate of their groups.
  */
 #include <string.h>
 #include "layout.h"
@@ -9,18 +9,20 @@
 #include "zns/image_map.h"
 #include "zns/layout.h"
 
-#define SHORT KIB(64) /* bytes; a smaller unit costs a whole read command for little data */
-#define PAGE KIB(16) /* bytes of a flash page: a die reads whole pages, like the emulator's */
-#define DEPTH_MIN 8u /* at least as many as a reader has workers (zns/stripe/reader_open.c) */
+/* bytes; a unit shorter than this costs a whole read command for little data */
+#define SHORT KIB(64)
+#define PAGE KIB(16) /* bytes of a flash page: a die reads whole pages, also in the emulator */
+/* least number of reads under way: a reader has this many workers (zns/stripe/reader_open.c) */
+#define DEPTH_MIN 8u
 #define DEPTH_MAX 64u
-#define DEPTH_BYTES MIB(20) /* … and buffers for them */
+#define DEPTH_BYTES MIB(20) /* bytes of a reader's buffers, which also limit the reads under way */
 
 struct build {
 	struct layout *l;
 	const ZnsPb__Profile *p;
 	uint64_t max_units;
 	uint32_t max_zones, widest, unit;
-	uint32_t *at; /* by zone: its place in the table, plus 1 */
+	uint32_t *at; /* by zone: its index in the table plus 1; 0: none */
 };
 
 static int begin(struct build *b, const ZnsPb__Profile *p, struct layout *out, struct zns_err *err)
@@ -100,7 +102,10 @@ static void count_runs(struct layout *l, const ZnsPb__Manifest *m)
 	l->superseded = parts > l->run_bytes ? parts - l->run_bytes : 0;
 }
 
-/* Finish: @ret is the result of adding units. 0: *out is complete; otherwise it is freed. */
+/*
+ * Completes the build. @ret: the result of adding the units. On success *out is complete, otherwise
+ * it is freed.
+ */
 static int end(struct build *b, int ret)
 {
 	struct layout *out = b->l;
@@ -114,8 +119,10 @@ static int end(struct build *b, int ret)
 	out->s.units = out->units;
 	out->s.zones = out->zones;
 	out->s.nr_groups = (uint32_t)b->p->n_groups;
-	/* The dump was at least as wide as the number of groups that have its data, and possibly
-	 * wider: data of two groups may have been moved into one since. */
+	/*
+	 * The dump was striped over at least as many groups as have data now. It may have been
+	 * striped over more: data of two groups may have been moved into one since.
+	 */
 	out->s.width = zns_min(zns_max(out->groups, b->widest), out->s.nr_groups);
 	out->s.depth = zns_min(zns_min(zns_max(DEPTH_MIN, 2 * b->widest), DEPTH_MAX),
 			       zns_max((uint32_t)(DEPTH_BYTES / b->unit), 2u));

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "layout.h"
 
-/* The rate that was measured with this version of the checkpoint; 0: not measured. */
+/* The rate of the last restore, if it read this version of the checkpoint; 0: not measured. */
 static double measured(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last)
 {
 	bool same = last && last->checkpoint.len == c->id.len &&
@@ -27,7 +27,7 @@ double layout_predicted(const struct layout *l)
 	return layout_of_best(l) * layout_best(l);
 }
 
-/* Bytes in each group, the fullest first. */
+/* Prints the bytes in each group, beginning with the group that has most. */
 static void print_groups(const struct layout *l)
 {
 	cleanup_free uint64_t *in = calloc((size_t)l->s.nr_groups + 1, sizeof(*in));

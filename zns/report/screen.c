@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A screen that is refreshed with each look. */
+/* Shows a state repeatedly, on a terminal in place. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include "../ctl/lib/ctl.h"
 #include "screen.h"
 
-/* Not wrapped: a character may be two columns wide. */
+/* switches off line wrapping: a character may be two columns wide, so lines may exceed the width */
 #define BEGIN "\033[?7l\033[H"
 #define LINE_END "\033[K\n"
 #define END "\033[J\033[?7h"
@@ -24,7 +24,7 @@ static void size_of(uint32_t *rows, uint32_t *cols)
 	}
 }
 
-/* Bytes of the first @cols characters of a line. */
+/* Returns how many bytes the first @cols characters of a line have. */
 static size_t fitting(const char *line, size_t len, uint32_t cols)
 {
 	size_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One look at a device. */
+/* Reads the state of a device at one moment. */
 #include <string.h>
 #include "view.h"
 #include "zns/store.h"
@@ -97,7 +97,7 @@ static int find_groups(struct ctl_view *v)
 	return 0;
 }
 
-/* Does the answer have all parts that were requested? */
+/* Does the answer have all parts that @what asks for? */
 static bool whole(const struct ctl_view *v, unsigned what)
 {
 	return (!(what & VIEW_STATUS) || v->status->status) &&

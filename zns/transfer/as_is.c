@@ -7,7 +7,7 @@
 #include "zns/pbcopy.h"
 #include "zns/sealed.h"
 
-#define ORPHAN_MS 5000 /* the target is locked during this time */
+#define ORPHAN_MS 5000 /* ms for gc.d programs; the target is locked meanwhile */
 
 int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err)
 {
@@ -33,20 +33,20 @@ void as_is_close(struct as_is *a)
 	zns_session_close(&a->s);
 }
 
-/* The record without its places, which will be different. */
+/* A copy of the record without places, since the target has other places. */
 static ZnsPb__Checkpoint *bare_record(const ZnsPb__Checkpoint *from, struct zns_err *err)
 {
 	ZnsPb__Checkpoint c = *from;
 
 	c.n_zones = c.n_groups = c.n_metadata_groups = c.n_old_manifests = 0;
 	c.manifest = NULL;
-	c.crypt = NULL; /* the writer adds it */
+	c.crypt = NULL; /* the writer sets it */
 	c.has_moved = c.has_moved_ns = c.has_packed = 0;
 	c.has_memory_bytes = 0;
 	return (ZnsPb__Checkpoint *)zns_pb_copy(&c.base, err);
 }
 
-/* Size of all images of @m, as they are stored. */
+/* The size of all images of @m in the form in which they are stored. */
 static uint64_t bytes_of(const ZnsPb__Manifest *m)
 {
 	uint64_t sum = 0;

@@ -11,7 +11,7 @@
 struct as_is {
 	struct zns_session s;
 	ZnsPb__Response *answer;
-	const ZnsPb__Checkpoint *c; /* the record in the log */
+	const ZnsPb__Checkpoint *c; /* its record in the log */
 	const ZnsPb__Manifest *m;
 	struct zns_chain *chain;
 };
@@ -26,25 +26,33 @@ extern const struct ctl_cmd transfer_copy, transfer_send, transfer_receive;
 int as_is_open(struct as_is *a, const char *path, const uint8_t *id, struct zns_err *err);
 void as_is_close(struct as_is *a);
 
-/* Connects to @path and begins to write @m, which is borrowed until zns_save_end, with the record
- * @c. @v->proof may be set. @claimed: nobody here has named its container. */
+/*
+ * Connects to @path and begins to write @m with the record @c. @m is borrowed until zns_save_end().
+ * @v->proof may be set. @claimed: nobody on this host has named its container.
+ */
 int as_is_write(struct zns_save *v, struct zns_session *to, const char *path,
 		const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, bool claimed,
 		struct zns_err *err);
 
-/* Is @c already among the checkpoints of @target, the device @path? 1: yes. -EEXIST: a different
- * checkpoint has its id. */
+/*
+ * Is @c already among the checkpoints @target of the device @path? Returns 1 if so. -EEXIST:
+ * another checkpoint has its id.
+ */
 int as_is_there(const ZnsPb__Response *target, const char *path, const ZnsPb__Checkpoint *c,
 		struct zns_err *err);
-/* Did only this checkpoint fail? If it was changed meanwhile, or cannot be sent or received, the
- * transfer of the others goes on. */
+/*
+ * Does the error @ret concern only this checkpoint? If it was changed meanwhile, or cannot be sent
+ * or received, the transfer of the others goes on.
+ */
 bool as_is_goes_on(int ret);
 
-/* Would a sweep soon remove @c, because what it was made for does not exist here? Then it is pinned:
- * somebody brought it by hand, so it is wanted. */
+/*
+ * Would gc soon remove @c because its owner does not exist on this host? Then the caller pins @c:
+ * somebody brought it here by hand, so it is wanted.
+ */
 bool as_is_orphan(const ZnsPb__Checkpoint *c);
 
-/* Pins the checkpoint. It is not an error if the checkpoint is gone. */
+/* Pins the checkpoint. Returns 0 also if it is gone. */
 int as_is_pin(struct zns_broker *b, const ProtobufCBinaryData *id, struct zns_err *err);
 
 #endif

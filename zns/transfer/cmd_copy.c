@@ -9,13 +9,13 @@
 
 struct copy {
 	struct zns_registered from, to;
-	ZnsPb__Response *source, *target; /* the checkpoints on the two devices */
+	ZnsPb__Response *source, *target; /* the lists of checkpoints of the two devices */
 	struct ctl_progress prog;
 	uint8_t *buf;
 	bool dry_run, switches;
 	uint32_t copied, there, refused, orphans;
 	uint64_t bytes;
-	char why[ZNS_ERR_MAX]; /* the first one could not be copied */
+	char why[ZNS_ERR_MAX]; /* why the first checkpoint that failed could not be copied */
 };
 
 static int write_images(struct copy *k, const struct as_is *from, struct zns_save *v,
@@ -65,9 +65,9 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 		zns_save_give_up(&v, ret, "the copy failed");
 	else
 		k->bytes += v.c->bytes;
-	zns_save_end(&v); /* the writer borrows the manifest, so it ends first */
+	zns_save_end(&v); /* call this first: the writer still uses the manifest */
 	as_is_close(&from);
-	/* done before the connection ends: a retention rule may be applied then */
+	/* pin before the connection closes: a retention rule may be applied then */
 	if (!ret && as_is_orphan(c)) {
 		ret = as_is_pin(&to.broker, &c->id, err);
 		k->orphans++;
@@ -76,7 +76,7 @@ static int copy_one(struct copy *k, const ZnsPb__Checkpoint *c, struct zns_err *
 	return ret;
 }
 
-/* In the order of the list: parents come before their children. */
+/* Copies the checkpoints in the order of the list, in which parents come before their children. */
 static int copy_all(struct copy *k, struct zns_err *err)
 {
 	for (size_t n = 0; n < k->source->n_checkpoints; n++) {
@@ -106,8 +106,8 @@ static int copy_all(struct copy *k, struct zns_err *err)
 }
 
 /*
- * Rules and pins are copied last: a rule on the target would remove checkpoints that have just
- * arrived.
+ * Copies rules and pins. This is done last, since a rule on the target would remove checkpoints
+ * that were just copied.
  */
 static int copy_rules(struct copy *k, struct zns_err *err)
 {
@@ -127,7 +127,10 @@ static int copy_rules(struct copy *k, struct zns_err *err)
 	return ret;
 }
 
-/* Called when no other program has the source open. */
+/*
+ * Checks that all checkpoints of the source were copied. Called when no other program has the
+ * source open.
+ */
 static int all_listed(const struct copy *k, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c;
@@ -148,7 +151,10 @@ static int all_listed(const struct copy *k, struct zns_err *err)
 	return ret;
 }
 
-/* From here on handles of the source lead to the target. */
+/*
+ * Registers the target as the successor of the source: from here on handles that name the source
+ * lead to the target.
+ */
 static int hand_over(struct copy *k, struct zns_err *err)
 {
 	int lock = -1, ret;

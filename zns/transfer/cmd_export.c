@@ -54,8 +54,8 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 }
 
 /*
- * The directory was empty before, so every file with one of these names was written by this
- * command.
+ * Removes the written files after an error. The directory was empty before, so this command wrote
+ * every file with one of these names.
  */
 static void take_back(const struct export *x, int top)
 {
@@ -92,8 +92,10 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	return ret;
 }
 
-/* Each parent gets its own directory below EXPORT_PARENTS. EXPORT_PARENTS stays open, so a later
- * change of its name does no harm. */
+/*
+ * Writes each parent into a directory of its own below EXPORT_PARENTS. EXPORT_PARENTS stays open,
+ * so it does no harm if somebody renames it meanwhile.
+ */
 static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
 {
 	cleanup_close int parents = ctl_make_subdir(top, EXPORT_PARENTS, err);

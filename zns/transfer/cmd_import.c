@@ -7,7 +7,7 @@
 #include "images/archive.h"
 #include "images/import.h"
 
-/* The directory's real name, however it was spelled. */
+/* Names the container after the directory: the last component of its real path. */
 static void default_container(struct import *x)
 {
 	char path[PATH_MAX];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* receive: writes the checkpoints of a stream (zns/stream.h) to a device, unchanged. Each
- * checkpoint becomes visible when all of it has come, and not before. The stream may come from
- * anybody: it changes nothing that is on the device already, unless --trusted allows it. */
+/*
+ * receive: writes the checkpoints of a stream (zns/stream.h) to a device, unchanged. A checkpoint
+ * becomes visible only when all of it has arrived. The stream may come from anybody. So it cannot
+ * change what is on the device already, unless --trusted is given.
+ */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 struct receive {
 	struct zns_registered to;
 	struct zns_geometry geo;
-	ZnsPb__Response *target; /* the checkpoints that were on the device before */
+	ZnsPb__Response *target; /* the checkpoints that the device had before */
 	struct zns_stream in;
 	struct ctl_patience patience;
 	uint64_t timeout_s;
@@ -24,22 +26,21 @@ struct receive {
 	struct ctl_progress prog;
 	uint32_t received, there, refused, rules, rules_left, claimed, orphans;
 	uint64_t bytes;
-	char why[ZNS_ERR_MAX]; /* the first one was refused */
-	/* The checkpoint that is being received; not open: its frames are skipped. */
+	char why[ZNS_ERR_MAX]; /* why the first one was refused */
+	/* the checkpoint that is being received; false: its frames are skipped */
 	bool open;
 	struct zns_session s;
 	struct zns_save v;
 	ZnsPb__Manifest *m;
 	struct zns_crypt *proof;
-	struct zns_wimage *image; /* NULL: no image is open */
-	uint64_t left; /* how many bytes of @image are still to come */
-	uint32_t next; /* the image after it */
+	struct zns_wimage *image; /* the image that is being written; NULL: none */
+	uint64_t left; /* bytes of @image that have not arrived yet */
+	uint32_t next; /* index of the image after it */
 };
 
 /* ---- the stream ---- */
 
-/* Waits for bytes, as long as the limit for the sender allows. Before the first byte there is no
- * limit. */
+/* Waits for bytes within the limit for the sender. The wait for the first byte has no limit. */
 static int await(struct receive *x, struct zns_err *err)
 {
 	struct pollfd f = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -86,7 +87,7 @@ static int from_stdin(void *arg, void *buf, size_t len, struct zns_err *err)
 
 static void item_end(struct receive *x)
 {
-	zns_save_end(&x->v); /* the writer borrows the manifest and the key, so it ends first */
+	zns_save_end(&x->v); /* call this first: the writer still uses the manifest and the key */
 	zns_session_close(&x->s);
 	zns_crypt_free(x->proof);
 	if (x->m)
@@ -98,7 +99,7 @@ static void item_end(struct receive *x)
 	x->open = false;
 }
 
-/* Skips this checkpoint. Returns 0 if the others may still be received. */
+/* Skips this checkpoint. Returns 0 if the others can still be received. */
 static int refuse(struct receive *x, int ret, struct zns_err *err)
 {
 	zns_save_give_up(&x->v, ret, "it was not received");
@@ -112,7 +113,7 @@ static int refuse(struct receive *x, int ret, struct zns_err *err)
 	return 0;
 }
 
-/* A key that is here must open it. That none is here is no error. */
+/* If this host has the master key, it must fit. It is not an error if the host does not have it. */
 static int find_key(struct receive *x, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
@@ -128,9 +129,9 @@ static int find_key(struct receive *x, struct zns_err *err)
 }
 
 /*
- * Whoever wrote the stream chose the container's name, which may be that of a container here, now or
- * later, and the origin, by which engines and the sweep would take it for theirs. So no rule counts
- * the checkpoint, and of its origin only the kind stays.
+ * The sender chose the container's name, which may be that of a container of this host, and the
+ * origin, by which engines and gc would take the checkpoint for theirs. So the record is marked as
+ * claimed, which means that no retention rule counts it, and only the kind of its origin is kept.
  */
 static int claim(struct receive *x, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
@@ -183,7 +184,7 @@ static int take_images(struct receive *x, struct zns_err *err)
 	return ret ? refuse(x, ret, err) : 0;
 }
 
-/* Ends images that have all their bytes, and opens the next that wants some. */
+/* Closes images that have all their bytes, and opens the next one that has bytes to come. */
 static int turn_image(struct receive *x, struct zns_err *err)
 {
 	int ret = 0;
@@ -242,7 +243,7 @@ static int take_done(struct receive *x, struct zns_err *err)
 		return refuse(x, ret, err);
 	x->received++;
 	x->bytes += x->v.c->bytes;
-	/* done before the connection ends: a retention rule may be applied then */
+	/* pin before the connection closes: a retention rule may be applied then */
 	if (x->trusted && (x->in.item->pinned || as_is_orphan(x->v.c))) {
 		ret = as_is_pin(&x->s.broker, &x->v.c->id, err);
 		x->orphans += !x->in.item->pinned;
@@ -261,7 +262,10 @@ static int take_drop(struct receive *x, struct zns_err *err)
 	return 0;
 }
 
-/* Rules are applied last: a rule would remove checkpoints that have just been received. */
+/*
+ * Applies the sender's rules. This is done last: a rule would remove checkpoints that were just
+ * received.
+ */
 static int take_end(struct receive *x, struct zns_err *err)
 {
 	struct zns_broker b = { .fd = -1 };

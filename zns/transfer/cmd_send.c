@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* send: checkpoints as they are, as one stream on standard output (zns/stream.h) */
+/* send: writes checkpoints without a change to standard output, as one stream (zns/stream.h) */
 #include <string.h>
 #include "as_is.h"
 #include "patience.h"
@@ -12,15 +12,15 @@
 struct send {
 	struct ctl_pick pick;
 	struct zns_stream out;
-	const char *have; /* FILE */
-	uint8_t (*held)[ZNS_UUID_LEN]; /* what the receiver has, sorted */
+	const char *have; /* name of the file of --have */
+	uint8_t (*held)[ZNS_UUID_LEN]; /* ids of checkpoints that the receiver has, sorted */
 	size_t nr_held, max_held;
-	bool *wanted; /* by place in the list */
+	bool *wanted; /* by index in the list: send this checkpoint */
 	struct ctl_patience patience;
 	uint64_t timeout_s;
 	struct ctl_progress prog;
 	uint32_t refused;
-	char why[ZNS_ERR_MAX]; /* the first one could not be sent */
+	char why[ZNS_ERR_MAX]; /* why the first one that failed could not be sent */
 };
 
 static int to_stdout(void *arg, void *buf, size_t len, struct zns_err *err)
@@ -43,7 +43,10 @@ static int by_id(const void *a, const void *b)
 	return memcmp(a, b, ZNS_UUID_LEN);
 }
 
-/* The ids at the beginnings of its lines, as `znsctl ls -v` prints them. Other lines are headings. */
+/*
+ * Reads the ids at the begin of lines, as `znsctl ls -v` prints them. Other lines are skipped, such
+ * as headings.
+ */
 static int read_held(struct send *x, struct zns_err *err)
 {
 	bool is_stdin = x->have && !strcmp(x->have, "-");
@@ -83,8 +86,10 @@ static bool want(struct send *x, const uint8_t *id)
 	return false;
 }
 
-/* Chooses the selected checkpoints and their parents, which come first in the list; except those
- * that the receiver has. */
+/*
+ * Chooses the selected checkpoints and their parents, except those that the receiver has. Parents
+ * come first in the list.
+ */
 static int choose(struct send *x, struct zns_err *err)
 {
 	const ZnsPb__Response *ls = x->pick.ls;
@@ -140,7 +145,7 @@ static void refuse(struct send *x, const struct zns_err *why)
 		snprintf(x->why, sizeof(x->why), "%s", why->msg);
 }
 
-/* @why: the reason if only this checkpoint cannot be sent. */
+/* Sends a checkpoint. @why: the reason if only this checkpoint cannot be sent. */
 static int send_one(struct send *x, const ZnsPb__Checkpoint *c, struct zns_err *why,
 		    struct zns_err *err)
 {
@@ -163,7 +168,7 @@ static int send_one(struct send *x, const ZnsPb__Checkpoint *c, struct zns_err *
 	return ret;
 }
 
-/* Rules of the containers that are sent. */
+/* Sends the rules of the containers whose checkpoints were sent, and ends the stream. */
 static int finish(struct send *x, struct zns_err *err)
 {
 	const ZnsPb__Response *ls = x->pick.ls;
@@ -232,7 +237,8 @@ static int cmd_send(const struct ctl_cmd *cmd, int argc, char **argv)
 	x.pick.all |= !args.argc && !x.pick.container && !x.pick.pattern;
 	ret = ctl_pick_open(cmd, &args, &x.pick, INT32_MAX);
 	if (!ret) {
-		zns_broker_close(&x.pick.broker); /* each checkpoint opens a new connection */
+		/* close this connection, since each checkpoint is read on one of its own */
+		zns_broker_close(&x.pick.broker);
 		ret = run(&x, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 		if (x.refused)
 			fprintf(stderr, "znsctl send: %u could not be sent: %s\n", x.refused,

@@ -14,7 +14,8 @@
 #define POLL_MS 1000
 #define NS 1000000000ULL
 #define TICK_MAX (2 * POLL_MS * NS / 1000)
-#define NS_MAX (100000 * NS) /* of one wait: no overflow */
+/* most ns that are counted for one wait, so that the multiplication does not overflow */
+#define NS_MAX (100000 * NS)
 
 void ctl_patience_start(struct ctl_patience *p, uint64_t limit_s)
 {
@@ -59,11 +60,12 @@ static void on_tick(int sig)
 {
 }
 
-/* A write that waits is interrupted each second, in this thread and in no other. */
+/* Starts a timer that interrupts a blocked write() each second, in this thread only. */
 static int tick_start(timer_t *t)
 {
 	const struct itimerspec each = { { POLL_MS / 1000, 0 }, { POLL_MS / 1000, 0 } };
-	const struct sigaction sa = { .sa_handler = on_tick }; /* without SA_RESTART */
+	/* without SA_RESTART, so that write() returns EINTR */
+	const struct sigaction sa = { .sa_handler = on_tick };
 	struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
 
 	sigset_t alarm;
@@ -71,7 +73,7 @@ static int tick_start(timer_t *t)
 	ev._sigev_un._tid = gettid();
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
-	/* a parent process may have blocked the signal */
+	/* the parent process may have left the signal blocked */
 	if (sigaction(SIGALRM, &sa, NULL) || pthread_sigmask(SIG_UNBLOCK, &alarm, NULL) ||
 	    timer_create(CLOCK_MONOTONIC, &ev, t))
 		return -errno;

@@ -8,16 +8,18 @@ static bool own_use(const char *owner)
 	return owner && *owner == '(' && strcmp(owner, "(pack)");
 }
 
-/* Equal owners get equal numbers. A hash is enough: two owners that collide are only planned as
- * one. */
+/*
+ * A number for an owner, from a hash. If two owners get the same number, they are only planned as
+ * one.
+ */
 static uint32_t owner_number(const char *owner)
 {
 	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
 }
 
 /*
- * Moving data gives each checkpoint of that zone a new manifest. Memory of a context is not moved:
- * the context and other checkpoints may name the same bytes.
+ * Adds the space for new manifests: each checkpoint whose data are moved gets one. Memory of a
+ * context is not moved, since the context and other checkpoints may refer to the same data.
  */
 static void add_manifests(struct compact *x)
 {
@@ -120,7 +122,10 @@ static void print_group(const struct compact *x, const struct zns_compact_group 
 	       g->taken);
 }
 
-/* For an ordinary disk, bytes are printed, since zones mean nothing to its user. */
+/*
+ * Formats an amount of space. For an ordinary disk it is printed in bytes, since zones mean nothing
+ * to its user.
+ */
 static const char *room(const struct compact *x, uint32_t zones, char *buf, size_t len)
 {
 	char size[16];

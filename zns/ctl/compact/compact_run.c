@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Compaction, one checkpoint after the other: lease, copy, flush, new record. */
+/* Executes a compaction, one checkpoint after the other: lease, copy, flush, new record. */
 #include <string.h>
 #include <time.h>
 #include "compaction.h"
 #include "zns/move.h"
 
-#define TRIES 50 /* per checkpoint, if dumps need the zones first */
+#define TRIES 50 /* most tries for one checkpoint, if dumps take the zones first */
 #define RETRY_MS 100
 
 struct job {
 	struct zns_move m;
 	struct zns_session s; /* its connection holds the lease */
 	struct compact *x;
-	uint64_t told; /* bytes already on the progress line */
+	uint64_t told; /* bytes that the progress line already counts */
 };
 
 static void tell(void *arg, uint64_t bytes)
@@ -26,8 +26,8 @@ static void tell(void *arg, uint64_t bytes)
 static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 {
 	/*
-	 * While this program holds the writers' lock, a new broker waits for it, as it does for
-	 * dumps. So the lock is not held while it connects again.
+	 * connect without the writers' lock: a new broker waits for that lock, as it waits for
+	 * dumps, so holding it here would deadlock
 	 */
 	int ret = zns_session_connect(&j->s, &j->x->s.reg, ZNS_WRITES, err);
 
@@ -94,8 +94,10 @@ static bool uses_zone(const ZnsPb__Checkpoint *c, uint32_t zone)
 	return false;
 }
 
-/* Counts the outcome for one checkpoint. -EAGAIN: try later. 0: continue. Any other error ends the
- * whole run. */
+/*
+ * Counts the result for one checkpoint. Returns -EAGAIN: try again later; 0: go on; any other error
+ * ends the whole run.
+ */
 static int account(struct compact *x, int ret, const struct zns_err *e)
 {
 	switch (ret) {
@@ -116,12 +118,13 @@ static int account(struct compact *x, int ret, const struct zns_err *e)
 			snprintf(x->why, sizeof(x->why), "%s", e->msg);
 		return 0;
 	}
-	return ret; /* neither waiting nor more space would help */
+	return ret; /* neither waiting nor more space would help with the others */
 }
 
 /*
- * The zones with the least live data come first: they are free soon, and the next ones may need
- * them. Zones in idle groups come before zones in busy groups, which this program waits for.
+ * Moves all checkpoints of the plan. Zones with the least live data come first: they become free
+ * soon, and the following moves may need them. Zones in idle groups come before zones in busy
+ * groups, which have to be waited for.
  */
 static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err *err)
 {
@@ -150,8 +153,10 @@ static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err 
 	return 0;
 }
 
-/* Counts the result: zones that became empty, less formerly empty zones that now hold moved
- * data. */
+/*
+ * Counts the result: the zones that became empty, minus formerly empty zones that contain moved
+ * data now.
+ */
 static int count(struct compact *x, struct zns_err *err)
 {
 	ZnsPb__Request reset = ZNS_PB__REQUEST__INIT, zones = ZNS_PB__REQUEST__INIT;

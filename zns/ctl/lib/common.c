@@ -15,8 +15,10 @@ int ctl_begin(void)
 	return zns_std_fds();
 }
 
-/* A truncated answer must not look complete, so the exit code tells. A reader that ended early,
- * such as head, needs no message. */
+/*
+ * Reports a write error of stdout by the exit code, so that a truncated answer is not taken for
+ * complete. If the reader has ended early, as head does, no message is printed.
+ */
 int ctl_end(const char *name, int code)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -67,8 +69,8 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 			letters = "hv";
 	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
 		/*
-		 * "$X" is empty if X is not set. So an empty value is an error; it never means "the
-		 * default" or "all".
+		 * refuse an empty value: "$X" is empty if X is not set, and must never mean "the
+		 * default" or "all"
 		 */
 		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
 			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
@@ -136,7 +138,7 @@ int ctl_only_dev(const struct ctl_cmd *cmd, struct ctl_args *args)
 
 static volatile sig_atomic_t caught;
 
-/* timeout(1) sends each signal twice at once. So only a later second signal kills. */
+/* timeout(1) sends each signal twice at once. So a second signal kills only if it comes later. */
 static void on_signal(int sig)
 {
 	static volatile uint64_t first_ns;
@@ -222,7 +224,7 @@ int ctl_ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
 	return ret == -EPIPE ? 0 : ret;
 }
 
-/* A memory context may live while no broker runs. */
+/* Does this memory context have living processes? It may while no broker runs. */
 static int living(void *arg, const uint8_t id[ZNS_UUID_LEN])
 {
 	struct zns_context *c = arg;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Holds a checkpoint with a restore lease, so that its zones are not reset while a command reads
- * it. */
+/*
+ * Reads a checkpoint under a restore lease, so that its zones are not reset while a command reads
+ * it.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -140,7 +142,10 @@ int ctl_hold_open(struct ctl_hold *h, const char *spec, const char *what, struct
 	}
 	if (!ret)
 		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
-	/* only notes whether the checkpoint is encrypted; ctl_hold_key() loads the key */
+	/*
+	 * only checks whether both say that the checkpoint is encrypted; ctl_hold_key() loads the
+	 * key
+	 */
 	if (!ret && h->handle)
 		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Parses a command's options by a table: how to read each, where its value goes, and the message
- * for a wrong one. */
+/*
+ * Parses a command's options by a table, which says how each is parsed, where its value is stored,
+ * and the message for a wrong value.
+ */
 #include <string.h>
 #include "ctl.h"
 
@@ -38,7 +40,7 @@ static int set(const struct ctl_opt *o, const char *value)
 	return 0;
 }
 
-/* Follows the order of the command line, so that the first mistake is reported. */
+/* Options are handled in the order of the command line, so that the first mistake is reported. */
 int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl_opt *table,
 	      struct ctl_args *args)
 {
@@ -54,7 +56,7 @@ int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl
 	while ((c = ctl_getopt(cmd, argc, argv, opts, args)) >= 0) {
 		const struct ctl_opt *o = &table[c - OPT_OWN];
 
-		if (c == OPT_VERBOSE) /* -v */
+		if (c == OPT_VERBOSE) /* -v is the same as --verbose */
 			for (o = table; strcmp(o->name, "verbose");)
 				o++;
 		if (set(o, optarg)) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Finds the checkpoints that a command means. ls, show, verify and rm accept and refuse the same
- * words. */
+/*
+ * Selects the checkpoints that a command's arguments name. ls, show, verify and rm share this, so
+ * they accept the same arguments.
+ */
 #include <fnmatch.h>
 #include <string.h>
 #include "ctl.h"
@@ -17,8 +19,8 @@ bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name)
 }
 
 /*
- * A directory with a handle names the device, unless the user does. Another word may still be a
- * name.
+ * Finds the device. A directory with a handle names it, unless the user gives --dev. An argument
+ * that is no such directory may be a container's name.
  */
 static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *err)
 {
@@ -84,15 +86,17 @@ static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Ha
 	if (!zns_is_store(h->device.data, &p->reg))
 		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir,
 				zns_uuid_format(h->device.data, id));
-	/* Users can write handles: a forged one may have the id of another user's checkpoint. It is
-	 * not accepted as that checkpoint's handle. */
+	/*
+	 * Users can write handles: a forged handle may have the id of another user's checkpoint. It
+	 * is refused if it does not agree with that checkpoint's record.
+	 */
 	if (c && zns_handle_agrees(h, c, err))
 		return zns_wrap(err, "%s", dir);
 	add(p, h->checkpoint.data);
 	return 0;
 }
 
-/* Finds an id, the beginning of an id, or a container's name. */
+/* Selects by an id, the beginning of an id, or a container's name. */
 static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick *p,
 		   struct zns_err *err)
 {
@@ -102,7 +106,7 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 	size_t of = 0;
 	int ret;
 
-	/* The checkpoint of a whole id may be gone: the broker knows when and why. */
+	/* keep a complete id that is not listed: the broker knows when and why it was removed */
 	if (!zns_uuid_parse(what, uuid)) {
 		add(p, uuid);
 		p->by_id = true;
@@ -162,7 +166,7 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 		if (c->id.len == ZNS_UUID_LEN &&
 		    (p->all || (p->container && ctl_is_of(c, p->container)) ||
 		     (p->pattern && !fnmatch(p->pattern, c->container, 0))))
-			/* without arguments: every id occurs once */
+			/* without arguments nothing can be selected twice */
 			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN);
 	}
 	if (!ret && p->container && !p->nr)
@@ -173,7 +177,8 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 }
 
 /*
- * A request with several ids needs the list: only that tells which of them must be removed first.
+ * Are all arguments complete ids, so that no list is needed? For several ids it is needed: the
+ * order of the list tells which must be removed first.
  */
 static bool only_ids(const struct ctl_pick *p)
 {

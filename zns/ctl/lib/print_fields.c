@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* JSON of a message from its protobuf-c descriptor, as json-c would write it. print.h defines the language of field lists. */
+/*
+ * Prints a message as JSON by its protobuf-c descriptor, in the format of json-c. print.h explains
+ * the field lists.
+ */
 #include <stdarg.h>
 #include <string.h>
 #include "ctl.h"
@@ -18,9 +21,9 @@ const char ctl_restore_fields[] =
 	"container checkpoint started=started_ns:time ended=ended_ns:time bytes data_phase_us=data_us achieved_mibps "
 	"qos_requested_mibps zones=nr_zones! groups shared_groups!";
 
-#define HOPS 4 /* messages inside each other on the way to a field */
+#define HOPS 4 /* most messages inside each other on the way to a field */
 
-/* A field, and the offsets of the messages that lead to it. */
+/* A field, and the offsets of the messages that contain it. */
 struct place {
 	const ProtobufCFieldDescriptor *f;
 	unsigned hop[HOPS], nr;
@@ -30,12 +33,14 @@ struct place {
 struct word {
 	char key[48], path[64], how[8];
 	char need; /* '?' or '!' */
-	const char *inner; /* text after the brace; NULL: none */
-	struct place at; /* the field at the end of the path, if the message has it */
+	const char *inner; /* the text behind the brace; NULL: no brace */
+	struct place at; /* the field at the end of the path, if the message has such a field */
 };
 
-/* A field list is parsed once for each kind of message: a long list has thousands of them. Plans
- * stay until the end. */
+/*
+ * A parsed field list, for one kind of message. It is parsed once and kept until the program ends,
+ * since a long list prints thousands of messages.
+ */
 struct plan {
 	const char *fields;
 	const ProtobufCMessageDescriptor *d;
@@ -52,7 +57,7 @@ static const char *take(const char *s, const char *until, char *out, size_t len)
 	return s + n;
 }
 
-/* Returns the rest, or NULL at the end. */
+/* Parses the next word. Returns the rest of the text, or NULL at the end. */
 static const char *next_word(const char *s, struct word *w)
 {
 	int depth = 1;
@@ -85,7 +90,11 @@ static struct place place_of(const ProtobufCMessageDescriptor *d, const char *pa
 		path = take(path, ".", name, sizeof(name));
 		p.f = protobuf_c_message_descriptor_get_field_by_name(d, name);
 		if (!p.f || (*path && p.nr == HOPS))
-			abort(); /* the list does not fit its message: the first use shows it */
+			/*
+			 * a mistake in the source: the list does not fit its message, and the first
+			 * use shows it
+			 */
+			abort();
 		if (!*path)
 			return p;
 		d = p.f->descriptor;
@@ -93,7 +102,7 @@ static struct place place_of(const ProtobufCMessageDescriptor *d, const char *pa
 	}
 }
 
-/* The message that has the field; NULL: the path leads to an absent one. */
+/* Finds the message that contains the field; NULL: a message on the path is absent. */
 static const char *follow(const struct place *p, const char *m)
 {
 	for (unsigned i = 0; m && i < p->nr; i++)
@@ -166,7 +175,7 @@ int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p)
 #define OUT_STEP KIB(32)
 
 struct out {
-	FILE *f; /* NULL: all stays in memory, with the bytes of texts as they are */
+	FILE *f; /* NULL: keep all text in memory, with the bytes of strings unchanged */
 	char *p;
 	size_t len, cap;
 };
@@ -259,7 +268,7 @@ static void put_bytes(struct out *o, const ProtobufCBinaryData *b)
 						 NULL);
 }
 
-/* Starts a line before an element of a list or an object. */
+/* Begins a line for an element of a list or an object. */
 static void put_line(struct out *o, unsigned depth, bool first)
 {
 	static const char spaces[] = "                                ";
@@ -324,7 +333,7 @@ static void put_one(struct out *o, const ProtobufCFieldDescriptor *f, const char
 		put_number(o, v);
 }
 
-/* Prints only the zones of zone_use messages, one after the other; each zone once. */
+/* Prints only the numbers of the zones, each once. */
 static bool is_again(char *const *list, size_t i)
 {
 	return i && ((const ZnsPb__ZoneUse *)list[i])->zone ==
@@ -375,7 +384,7 @@ static void put_member(struct out *o, const struct word *w, const ProtobufCMessa
 		puts_to(o, "null");
 }
 
-/* Returns false if there was no member. */
+/* Returns false if no member was printed. */
 static bool put_members(struct out *o, const ProtobufCMessageDescriptor *d, const void *m,
 			const char *fields, unsigned depth)
 {
@@ -397,7 +406,7 @@ static bool put_members(struct out *o, const ProtobufCMessageDescriptor *d, cons
 	return any;
 }
 
-/* ---- functions of print.h ---- */
+/* ---- functions that print.h declares ---- */
 
 static struct json_object *parsed(const ProtobufCMessageDescriptor *d, const void *m,
 				  const char *fields)

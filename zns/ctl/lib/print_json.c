@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* JSON that does not come from a message, and the output of JSON: control characters in its text
- * are escaped for terminals. */
+/*
+ * Makes JSON that does not come from a message, and prints JSON: control characters in its text are
+ * escaped, since they would control a terminal.
+ */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"
@@ -103,8 +105,10 @@ size_t print_character(const char *s, char out[8])
 	snprintf(out, 8, "%.*s", (int)n, s);
 	if (zns_is_printable(out))
 		return n;
-	/* C1 and similar characters are two or three bytes of valid UTF-8. Invalid bytes are
-	 * replaced one by one. */
+	/*
+	 * C1 controls and similar characters are two or three bytes of valid UTF-8. Of invalid
+	 * UTF-8, each byte is replaced.
+	 */
 	if (n == 2 && (unsigned char)s[0] == 0xc2)
 		snprintf(out, 8, "\\u%04x", (unsigned char)s[1]);
 	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
@@ -115,8 +119,10 @@ size_t print_character(const char *s, char out[8])
 	return n;
 }
 
-/* The library escapes only as JSON demands. It passes on invalid UTF-8 and what a terminal would
- * obey. */
+/*
+ * Prints JSON text. json-c escapes only what JSON demands, but leaves invalid UTF-8 and characters
+ * that control a terminal as they are.
+ */
 static void put_json(FILE *f, const char *s)
 {
 	for (; *s; s++) {
@@ -146,7 +152,7 @@ void ctl_write_json(FILE *f, struct json_object *o)
 int ctl_print_json(struct json_object *o)
 {
 	ctl_write_json(stdout, o);
-	return CTL_OK; /* main reports a write error */
+	return CTL_OK; /* ctl_end() reports a write error */
 }
 
 int ctl_print_list(const char *key, struct json_object *list)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tables: a column is a field of the row's message, or comes from a function. */
+/* Prints tables. A column shows a field of the row's message, or the text of a function. */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"

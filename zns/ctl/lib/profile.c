@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Makes the profile for `format`: from the vendor's map, a given map, or as one domain. */
+/*
+ * Makes the profile for `format`: from the vendor's map, from a given map, or with all zones in one
+ * group.
+ */
 #include <ctype.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +12,7 @@
 #define MAP_FILE_MAX MIB(4)
 #define GROUPS_MAX 65536
 
-/* Parses "i % N" with any blanks. */
+/* Parses "i % N", with or without blanks. */
 static bool parse_modulo(const char *s, uint32_t *n)
 {
 	int end = 0;
@@ -57,7 +60,7 @@ static int read_map(const char *path, uint32_t nr, uint32_t *group, struct zns_e
 	return 0;
 }
 
-/* Groups are numbered without gaps. */
+/* Counts the groups, which must be numbered without gaps. */
 static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free bool *seen = calloc(GROUPS_MAX, sizeof(*seen));
@@ -80,8 +83,11 @@ static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err 
 	return n;
 }
 
-/* With fewer zones than dies, some dies have no zone and are no group. Numbers the others
- * without gaps and returns their count. @channel_of is by die first and by group afterwards. */
+/*
+ * With fewer zones than dies, some dies have no zone, and form no group. Numbers the other dies
+ * without gaps, and returns their number. @channel_of is indexed by die before, and by group
+ * afterwards.
+ */
 static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, uint32_t dies)
 {
 	cleanup_free uint32_t *number = calloc(dies, sizeof(*number));
@@ -102,7 +108,7 @@ static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, u
 	return n;
 }
 
-/* @channel_of: the channel of each group; NULL if channels are unknown. */
+/* @channel_of: the channel of each group; NULL: unknown. */
 static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 		 const uint32_t *channel_of, const uint32_t *group, uint32_t nr_zones,
 		 uint32_t write, uint32_t read)
@@ -140,7 +146,7 @@ static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 	return 0;
 }
 
-/* The bandwidth of one zone, from the emulator's parameters. */
+/* The bandwidth of one zone, computed from the emulator's parameters. */
 static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint32_t *read)
 {
 	bool wide = e->map == ZNS_EMU_MAP_SHARED;

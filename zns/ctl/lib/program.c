@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Commands that are programs of their own: how znsctl executes such a program, and how the program
- * starts.
+ * Commands that are programs of their own: how znsctl executes such a program, and its main
+ * function.
  */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
 
-/* Looks beside this program and in its libexec. The environment must not choose a program that
- * root runs. */
+/*
+ * Looks for the program beside this one and in its libexec directory. The environment is ignored,
+ * since it must not choose a program that root runs.
+ */
 int ctl_become(const struct ctl_cmd *cmd, const char *program, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -40,8 +42,8 @@ int ctl_program(const struct ctl_cmd *const *commands, size_t nr, int argc, char
 	if (ctl_begin())
 		return CTL_FAILED;
 	/*
-	 * znsctl starts it as "znsctl NAME". A user who starts it directly gives NAME as an
-	 * argument.
+	 * znsctl starts the program as "znsctl NAME". A user who starts it directly gives NAME as
+	 * the first argument.
 	 */
 	if (strncmp(argv[0], "znsctl ", prefix) != 0) {
 		if (argc > 1) {

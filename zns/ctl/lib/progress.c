@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A progress line on a terminal, after one second: how much, how fast, how long still. */
+/* A progress line on a terminal, shown after one second: amount, rate, time left. */
 #include <string.h>
 #include <unistd.h>
 #include "ctl.h"

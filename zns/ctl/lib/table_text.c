@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Parts of tables: names as one field, ids as short as possible, lines that fit the terminal. */
+/* Text of tables: names as one field, ids as short as possible, lines that fit the terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@
 const char *ctl_name(const char *name, char *buf, size_t len)
 {
 	const char *s = ctl_text(name);
-	bool escaped = s != name; /* the backslashes come from escaping, not from the name */
+	bool escaped = s != name; /* if it was escaped, its backslashes are no part of the name */
 	size_t n = 0;
 
 	if (*s && !strpbrk(s, " \"\\")) {
@@ -72,7 +72,7 @@ size_t ctl_room(void)
 	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 20 ? w.ws_col : COLUMNS;
 }
 
-/* Cuts a line that is too wide for a terminal. Other outputs get the whole line. */
+/* Cuts a line that is wider than the terminal. Other outputs get the whole line. */
 int ctl_print_cut(char *line)
 {
 	size_t room = ctl_room(), n = 0;
@@ -98,8 +98,10 @@ void ctl_fold_begin(struct ctl_fold *f)
 		stdout = to;
 }
 
-/* The end of the part that fits into @room columns: at a blank, if there is one behind the column
- * @least. */
+/*
+ * Returns where to break the line so that it fits into @room columns: at a blank, if there is one
+ * behind the column @least.
+ */
 static size_t fitting(const char *s, size_t len, size_t room, size_t least)
 {
 	size_t blank = 0, n = 0;
@@ -115,8 +117,10 @@ static size_t fitting(const char *s, size_t len, size_t room, size_t least)
 	return len;
 }
 
-/* The column where the text of " KEY text" begins; four columns from the left if little room would
- * be left. */
+/*
+ * Returns the column where the text of a line like "  KEY   text" begins; 4 if little room would be
+ * left there.
+ */
 static size_t text_column(const char *s, size_t len, size_t room)
 {
 	size_t lead = strspn(s, " ");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * See archive.h. Only tar and gzip of libarchive are switched on, so that less of its code reads
- * foreign bytes.
+ * See archive.h. Only the tar and gzip parts of libarchive are used, so that less of its code
+ * parses untrusted data.
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -49,7 +49,7 @@ struct ctl_pack {
 	const char *path;
 	int64_t mtime_s;
 	int fd;
-	bool gave_up; /* no more writes are allowed */
+	bool gave_up; /* libarchive allows no more writes */
 	int (*tee)(void *arg, const void *buf, size_t len);
 	void *tee_arg;
 };
@@ -95,9 +95,12 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	*out = p;
 	if (!p->a || !p->e)
 		return zns_fail(err, -ENOMEM, "no memory for the archive");
-	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar where that is enough */
-	/* Pages are large, so speed is preferred to size. The same input always gives the same
-	 * bytes. */
+	/* writes plain ustar headers where they suffice */
+	bad = archive_write_set_format_pax_restricted(p->a);
+	/*
+	 * The lowest compression level: memory pages are large, so speed matters more than size.
+	 * The same input always gives the same bytes.
+	 */
 	if (!bad && compressed(path))
 		bad = archive_write_add_filter_gzip(p->a) ||
 		      archive_write_set_options(p->a, "gzip:compression-level=1,gzip:!timestamp");
@@ -157,8 +160,8 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 	if (!ret && archive_write_close(p->a))
 		ret = pack_failed(p, err);
 	/*
-	 * Without an end mark no reader takes the archive for complete. archive_write_fail() would
-	 * do as well, but then libarchive does not free its buffers.
+	 * do not write an end mark, so that no reader takes the archive for complete.
+	 * archive_write_fail() would do that too, but then libarchive does not free its buffers.
 	 */
 	p->gave_up = true;
 	archive_write_free(p->a);
@@ -269,8 +272,10 @@ void ctl_unpack_inside(struct ctl_unpack *u, const char *dir)
 	u->inside = dir;
 }
 
-/* Refuses paths that lead to the root or above it, and characters that a terminal or a log would
- * obey. */
+/*
+ * Refuses paths that lead to the root or above the directory, and characters that would control a
+ * terminal or spoil a log.
+ */
 static int check_path(const struct ctl_unpack *u, const char *name, struct zns_err *err)
 {
 	if (*name == '/')
@@ -322,7 +327,7 @@ int ctl_unpack_next(struct ctl_unpack *u, struct ctl_entry *e, struct zns_err *e
 		ret = archive_read_next_header(u->a, &ae);
 		if (ret == ARCHIVE_EOF)
 			return 0;
-		if (ret != ARCHIVE_OK) /* a warning: a name could not be converted */
+		if (ret != ARCHIVE_OK) /* a warning means that a name could not be converted */
 			return unpack_failed(u, err);
 		if (++u->entries > ENTRIES_MAX)
 			return zns_fail(err, -E2BIG, "%s holds more than %d files", u->path,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See export.h: what all kinds of export do for each level. */
+/* See export.h: what all kinds of export do with each level. */
 #include <string.h>
 #include "export.h"
 #include "zns/crypt.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A checkpoint as tar */
+/* Exports a checkpoint as a tar archive. */
 #include <fcntl.h>
 #include <string.h>
 #include "export.h"
@@ -63,7 +63,7 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 	return ctl_pack_close(p, ret, err);
 }
 
-/* The archive has another name until it is complete. */
+/* The archive has a temporary name until it is complete. */
 int export_to_archive(struct export *x, struct zns_err *err)
 {
 	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];

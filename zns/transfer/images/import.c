@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The directories of an import: the source with plain images, and the new handle. */
+/*
+ * The two directories of an import: the source, with plain images, and the directory of the new
+ * handle.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -94,7 +97,7 @@ static int check_inventory(struct import *x, struct zns_err *err)
 	return 0;
 }
 
-/* The parent must already be on the device. */
+/* Finds the parent, which must already be on the device. */
 int import_parent(struct import *x, bool linked, struct zns_err *err)
 {
 	cleanup_close int dir = linked && x->dir >= 0 ? openat(x->dir, "parent",
@@ -224,7 +227,7 @@ int import_write_copies(struct import *x, struct zns_err *err)
 		ret = zns_save_copy(&x->v, f->name, f->size, zns_hash(f->copy, f->size), err);
 		if (ret)
 			break;
-		/* Not synced, as in a dump: the hash in the handle shows a torn copy. */
+		/* not synced, as in a dump: the hash in the handle reveals a torn copy */
 		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
 		if (ret)
 			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Import of an archive. The first pass lists and checks it, before anybody is admitted. The
- * second pass reads the images, which must be the same. Nothing is unpacked to a disk. */
+/*
+ * Imports an archive. The first pass lists and checks it, before the broker is asked for admission.
+ * The second pass reads the images, which must be as they were listed. Nothing is unpacked to a
+ * disk.
+ */
 #include <fcntl.h>
 #include <string.h>
 #include "archive.h"
@@ -45,7 +48,7 @@ static int check_inventory(struct import *x, struct ctl_unpack *u, const struct 
 	return ret ? ret : is_inventory(x, b, err);
 }
 
-/* Returns 1: an image, which was added to the list; 0: the entry is skipped. */
+/* Returns 1 if the entry is an image, which was added to the list; 0 if the entry is skipped. */
 static int list_one(struct import *x, const struct ctl_entry *e, struct found *f,
 		    struct zns_err *err)
 {
@@ -74,8 +77,10 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Refuses two files with one name, since programs differ in which of them they unpack. Keeps the
- * order of the files. */
+/*
+ * Refuses two files with one name, since programs differ in which of the two they unpack. Keeps the
+ * order of the files.
+ */
 static int check_twice(const struct import *x, struct zns_err *err)
 {
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));
@@ -91,7 +96,7 @@ static int check_twice(const struct import *x, struct zns_err *err)
 	return 0;
 }
 
-/* All was listed. */
+/* Checks the list when the archive's end is reached: is it a whole checkpoint? */
 static int is_whole(struct import *x, const struct found *f, struct zns_err *err)
 {
 	int ret = 0;
@@ -195,7 +200,7 @@ static int take_one(struct import *x, struct ctl_unpack *u, const struct ctl_ent
 
 	if (ret <= 0)
 		return ret;
-	x->prog.total -= e->size; /* these bytes are counted with the stream */
+	x->prog.total -= e->size; /* the stream's bytes are counted instead, and include these */
 	return import_image(x, &x->files[x->nr_files - 1], from_stream, &c, err);
 }
 

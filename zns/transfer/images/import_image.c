@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Writes one image of an import to the checkpoint. A small one is also kept in memory, as a copy
- * beside the handle. */
+/*
+ * Writes one image of an import to the checkpoint. A small image is also kept in memory, for its
+ * copy beside the handle.
+ */
 #include <string.h>
 #include "import.h"
 
-#define CHUNK MIB(16) /* between two progress reports */
+#define CHUNK MIB(16) /* bytes between two progress reports */
 
 /*
- * Is it a file that criu did not write? criu's images begin with a magic number, or are known to
- * have none. Plugins write others.
+ * Was this file written by another program than criu? criu's images begin with a magic number, or
+ * their names are known. Plugins write other files.
  */
 static bool is_beside(const char *name, const uint8_t *b, uint64_t size)
 {
 	static const char *const raw[] = { "pages-",    "tmpfs-",    "iptables-", "ip6tables-",
 					   "nftables-", "ifaddr-",   "route-",    "route6-",
 					   "rule-",     "netns-ct-", "netns-exp-" };
-	/* images, service files, the inventory */
+	/* magic numbers of images, of service files, and of the inventory */
 	static const uint32_t magic[] = { 0x54564319, 0x55105940, IMPORT_INVENTORY_MAGIC };
 	uint32_t v;
 
@@ -35,13 +37,13 @@ static bool may_copy(const struct import *x, const struct import_file *f)
 {
 	if (x->handle.dir < 0 && !x->join)
 		return false;
-	if (x->v.crypt) /* as for a dump */
+	if (x->v.crypt) /* the same rule as for a dump */
 		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
 	return x->nr_copies < IMPORT_COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX &&
 	       x->copies + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
 }
 
-/* The copy beside the handle is made of the bytes for the device, so that nothing is read twice. */
+/* Keeps a copy of the bytes that go to the device, so that nothing is read twice. */
 static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data,
 		     struct zns_err *err)
 {

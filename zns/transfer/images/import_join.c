@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * import --join: a page server wrote the pages to zones, and the user copied the sender's other
- * images beside the handle. This command writes those images too, and gives the checkpoint a new
- * record of everything. The old record is valid until then, and the handle stays valid after it.
+ * import --join: completes a checkpoint of which a page server has written only the pages to zones.
+ * The user has copied the sender's other images beside the handle. This command writes these images
+ * too, and a new record of the whole checkpoint. The old record is valid until then, and the handle
+ * stays valid.
  */
 #include <string.h>
 #include "import.h"
@@ -60,14 +61,17 @@ int import_join_scan(struct import *x, struct zns_err *err)
 		ret = zns_manifest_agrees(x->pages_m, x->pages, err);
 	if (!ret)
 		ret = zns_plain_check(x->dir, x->pages_m, err);
-	if (!ret) /* an encrypted checkpoint keeps its key */
+	if (!ret) /* the new images of an encrypted checkpoint use its key */
 		ret = zns_crypt_of(&x->s.reg, x->s.broker.encrypted, x->pages_m, &x->v.crypt, err);
 	if (!ret)
 		ret = zns_crypt_check_handle(x->v.crypt, x->old_handle, x->pages_m, err);
 	return ret ? ret : import_list(x, x->pages_m, err);
 }
 
-/* Notes the zone of the old footer. If the log is lost, a removal must be found there too. */
+/*
+ * Lists the zone of the old footer among the checkpoint's zones. If the log is lost, a rebuild
+ * finds the old footer, and must also find there that the checkpoint was removed.
+ */
 static int note_footer(ZnsPb__Checkpoint *c)
 {
 	uint32_t *v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
@@ -93,7 +97,7 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 	c->manifest = NULL;
 	if (c->crypt)
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
-	c->crypt = NULL; /* zns_writer_finish sets it again */
+	c->crypt = NULL; /* zns_writer_finish() sets it again */
 	c->has_pages_only = c->pages_only = 0;
 	return c;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An import, in the order of a dump: from its sources to a durable record and a handle. */
+/*
+ * Runs an import in the order of a dump: first its sources are read, then the record is durable,
+ * then the handle is written.
+ */
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +20,7 @@ int import_name(const struct ctl_cmd *cmd, struct import *x, const char *given)
 	return 0;
 }
 
-/* Gets admission and starts the writer. */
+/* Asks for admission and starts the writer. */
 static int begin(struct import *x, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -37,7 +40,10 @@ static int begin(struct import *x, struct zns_err *err)
 	if (x->has_parent)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
 	origin.kind = (char *)"import";
-	/* who gives --parent may; a link in the directory is its writer's */
+	/*
+	 * who names the container or the parent by hand is responsible for it; a parent that only a
+	 * link in the source names may be chosen by another user
+	 */
 	origin.has_claimed = origin.claimed = !x->named && (!x->parent_id || x->by_layer);
 	ask.origin = &origin;
 	x->v.sweeps = true;
@@ -56,7 +62,7 @@ static int begin(struct import *x, struct zns_err *err)
 	return ret;
 }
 
-/* Fails now rather than after the device has been filled. */
+/* Checks the room first, rather than fail after the device was filled. */
 static int check_room(const struct import *x, struct zns_err *err)
 {
 	char want[16], have[16];
@@ -70,7 +76,7 @@ static int check_room(const struct import *x, struct zns_err *err)
 }
 
 /*
- * Makes the new record. A join starts from the old record, another import from the record that
+ * Makes the new record. A join starts from the existing record, another import from the record that
  * zns_save_begin() has made.
  */
 static int describe(struct import *x, struct zns_err *err)
@@ -94,7 +100,7 @@ static int describe(struct import *x, struct zns_err *err)
 	return o->image_dir ? 0 : zns_fail(err, -ENOMEM, "no memory for the record");
 }
 
-/* If the handle cannot be written, the import fails. */
+/* Writes the handle. If that fails, the import fails. */
 static int write_handle(struct import *x, struct zns_err *err)
 {
 	int ret = import_write_copies(x, err);
