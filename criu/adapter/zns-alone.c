@@ -7,7 +7,7 @@
 
 #include "zns-alone.h"
 
-#define ABOVE 16 /* all target numbers are below this one */
+#define ABOVE 16 /* all descriptor numbers that the child uses are below this one */
 
 int zns_alone(const int *fd, int nr, bool block)
 {
@@ -22,7 +22,10 @@ int zns_alone(const int *fd, int nr, bool block)
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	if (nr > ZNS_ALONE_MAX)
 		return -1;
-	/* first move them above all target numbers, so that none overwrites another */
+	/*
+	 * first duplicate them to numbers above all targets, so that no dup2() below overwrites one
+	 * of them
+	 */
 	for (i = 0; i < nr; i++) {
 		keep[i] = fcntl(fd[i], F_DUPFD, ABOVE);
 		if (keep[i] < 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parasite is asked of every task, by one command. See include/zns-atonce.h. */
+/*
+ * Asks the parasite all that criu asks it about every task, with one command. See
+ * include/zns-atonce.h.
+ */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -30,24 +33,31 @@
 static const struct {
 	unsigned int cmd, at, size;
 } asks[] = {
-	ANSWER(PARASITE_CMD_DUMP_MISC, misc),       ANSWER(PARASITE_CMD_DUMP_ITIMERS, itimers),
-	ANSWER(PARASITE_CMD_DUMP_SIGACTS, sigacts), ANSWER(PARASITE_CMD_DUMP_THREAD, thread),
-	ANSWER(PARASITE_CMD_CHECK_VDSO_MARK, vdso), /* the last one: not every task has one */
+	ANSWER(PARASITE_CMD_DUMP_MISC, misc),
+	ANSWER(PARASITE_CMD_DUMP_ITIMERS, itimers),
+	ANSWER(PARASITE_CMD_DUMP_SIGACTS, sigacts),
+	ANSWER(PARASITE_CMD_DUMP_THREAD, thread),
+	/* must be the last one: it is left out for a task without a vDSO */
+	ANSWER(PARASITE_CMD_CHECK_VDSO_MARK, vdso),
 };
 
-/* Answers that were not used yet. They are copied, since other processes might change the memory in
- * the task. */
+/*
+ * Answers of the parasite that criu has not fetched yet. They are copied, since other processes
+ * might change the memory of the task.
+ */
 static struct zns_atonce_args got;
 static struct parasite_ctl *got_of;
 static bool asked;
-/* the vDSO's area in the current task; NULL: it has none that can be read */
+/* the area of the vDSO in the current task; NULL: none that can be read */
 static const VmaEntry *vdso;
 
-/* limit in bytes for the parasite's memory; the kernel charges all of it to the task at once, and
- * for a task that has reserved terabytes criu's lists would take gigabytes */
+/*
+ * most bytes of the parasite's memory. The kernel charges all of it to the task at once, and for a
+ * task that has reserved terabytes criu's lists would need gigabytes.
+ */
 #define SHARED_MOST (16UL << 20)
 
-/* Does the kernel refuse to overcommit memory? Then it may refuse so much memory to a task. */
+/* Does the kernel refuse to overcommit memory? Then it may not give a task this much memory. */
 static bool strict_commit(void)
 {
 	char mode = '2';
@@ -59,8 +69,10 @@ static bool strict_commit(void)
 	return mode == '2';
 }
 
-/* Can /proc/PID/map_files be opened? Then the parasite needs no memfd, which takes two
- * more calls. */
+/*
+ * Can /proc/PID/map_files be opened? Then the parasite needs no memfd, which would take two more
+ * system calls.
+ */
 static bool maps_files(void)
 {
 	static int can = -1;
@@ -75,14 +87,17 @@ static bool maps_files(void)
 		return false;
 	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (long)p, (long)p + PAGE_SIZE);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	/* under SELinux other rules apply to anonymous executable memory */
+	/* not under SELinux, which has other rules for anonymous executable memory */
 	can = fd >= 0 && access("/sys/fs/selinux/enforce", F_OK) && !strict_commit();
 	close_safe(&fd);
 	munmap(p, PAGE_SIZE);
 	return can;
 }
 
-/* Sends the questions. The parasite's daemon is connected, and about to wait for commands. */
+/*
+ * Sends all questions with one command. The parasite's daemon is connected, and about to wait for
+ * commands.
+ */
 static int ask(struct parasite_ctl *ctl)
 {
 	struct zns_atonce_args *a = compel_parasite_args_s(ctl, sizeof(*a));
@@ -116,8 +131,10 @@ static const VmaEntry *vdso_of(const struct vm_area_list *vmas)
 	return NULL;
 }
 
-/* Were exactly these questions asked? If the caller needs more, or another area, it asks the
- * parasite itself. */
+/*
+ * Was the question about the vDSO the same one? If the caller needs more, or means another area, it
+ * asks the parasite itself.
+ */
 static bool same_vdso(const struct parasite_vdso_vma_entry *args)
 {
 	return vdso && args->start == vdso->start && args->len == vdso->end - vdso->start &&
@@ -159,7 +176,8 @@ int zns_atonce(unsigned int cmd, struct parasite_ctl *ctl)
 		if (asks[i].cmd != cmd || got.of[i].cmd != cmd ||
 		    (cmd == PARASITE_CMD_CHECK_VDSO_MARK && !same_vdso((void *)args)))
 			continue;
-		got.of[i].cmd = 0; /* the next request of this kind goes to the parasite */
+		/* an answer is used once: the next request of this kind goes to the parasite */
+		got.of[i].cmd = 0;
 		memcpy(args, (char *)&got + asks[i].at, asks[i].size);
 		if (got.of[i].ret)
 			pr_err("Command %u for daemon failed with %d\n", cmd, got.of[i].ret);

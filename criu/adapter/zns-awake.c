@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* CPUs that do not sleep. See include/zns-awake.h. */
+/* Keeps idle CPUs out of deep sleep states. See include/zns-awake.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,8 +14,8 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static int awake = -1; /* the request ends when this descriptor is closed */
-static unsigned long long until_us; /* 0: until zns_cpus_may_sleep() is called */
+static int awake = -1; /* the kernel drops the request when this descriptor is closed */
+static unsigned long long until_us; /* us; when the request ends; 0: only by zns_cpus_may_sleep() */
 
 void zns_cpus_awake(unsigned int ms)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore opens a handful of small images for each process. The helper's first answer brings them
- * all, in memory that criu's processes share. An image is copied from there, without a request.
+ * A restore opens a handful of small images for each process. The helper's first answer contains
+ * all of them, in memory that criu's processes share. An image is copied from there, without a
+ * request to the helper.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,10 @@ int zns_bundle_open(const char *name, bool pages)
 	const struct zw_bundle_image *i;
 	int fd;
 
-	/* only a restore that is not lazy takes pages from here; else the helper reads them */
+	/*
+	 * only a restore that is not lazy takes pages from the bundle; otherwise the helper reads
+	 * them
+	 */
 	if (!bundle || (pages && (opts.mode != CR_RESTORE || opts.lazy_pages)))
 		return -EAGAIN;
 	i = bsearch(name, bundle->image, bundle->nr, sizeof(*i), by_name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A restore into a memory context. See include/zns-extend.h. */
+/* Restores into a memory context. See include/zns-extend.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -37,19 +37,19 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define LOG_NAME "zns-memory.log" /* the log of the daemon, in the work directory */
-#define GUARD_INSTALL 102 /* MADV_, Linux 6.13 */
-#define WP_UNPOPULATED (1UL << 13) /* UFFD_FEATURE_, Linux 6.4 */
-#define GO 1 /* the message that stands for success; else a line says why the request failed */
+#define LOG_NAME "zns-memory.log" /* log of the lazy-pages daemon, in the work directory */
+#define GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, since Linux 6.13 */
+#define WP_UNPOPULATED (1UL << 13) /* UFFD_FEATURE_WP_UNPOPULATED, since Linux 6.4 */
+#define GO 1 /* the message that means success; any other message is the reason of a failure */
 
 struct pids {
 	int32_t virt, real;
 };
 
 static struct {
-	int pager, restore; /* sockets */
+	int pager, restore; /* sockets to the pager and to criu restore */
 	bool ready; /* the pager has reported that it is ready */
-	int (*give)(bool now); /* zns-give.h */
+	int (*give)(bool now); /* the function that hands over the userfaultfds; see zns-give.h */
 	struct pids *v;
 	uint32_t nr;
 	char why[512]; /* why the daemon failed */
@@ -66,7 +66,7 @@ static int fail(const char *fmt, ...)
 	return -1;
 }
 
-/* Sends or receives all @len bytes; 0 or -1. */
+/* Sends or receives all @len bytes. Returns 0 or -1. */
 static int move(int sk, void *buf, size_t len, bool in)
 {
 	ssize_t n;
@@ -81,8 +81,10 @@ static int move(int sk, void *buf, size_t len, bool in)
 	return 0;
 }
 
-/* Asks for the markers of write protection for missing pages. Guard pages, which raise no event,
- * remove them. Older kernels have no guard pages. */
+/*
+ * Enables write protection markers for missing pages. A guard page removes such a marker without an
+ * event. Kernels that lack the feature have no guard pages.
+ */
 unsigned long zns_uffd_features(unsigned long stock)
 {
 	bool has_guards = zns_extends() && !madvise(NULL, 0, GUARD_INSTALL);
@@ -90,9 +92,9 @@ unsigned long zns_uffd_features(unsigned long stock)
 	return has_guards ? stock | WP_UNPOPULATED : stock;
 }
 
-/* ---- a program of ours, beside us ---- */
+/* ---- starting a program of ours ---- */
 
-/* Runs in the child's child. @fd: its descriptors from ZNS_ALONE_FD on, -1 ends the list. */
+/* Runs in the grandchild. @fd: its descriptors from ZNS_ALONE_FD on; -1 ends the list. */
 static void run(const char *path, char *const argv[], char *const env[], const int *fd)
 {
 	int nr = 0;
@@ -104,7 +106,10 @@ static void run(const char *path, char *const argv[], char *const env[], const i
 	_exit(127);
 }
 
-/* Forks twice: in a restore criu takes any child's exit for a dying task. */
+/*
+ * Forks twice, so that the program is no child of criu: in a restore criu takes the exit of any
+ * child for the death of a task.
+ */
 static int start(const char *path, char *const argv[], char *const env[], const int *fd)
 {
 	int status;
@@ -132,7 +137,7 @@ static void uuid_text(const uint8_t *id, char *out)
 	}
 }
 
-/* The variables of our environment that locate files and programs; no others are passed on. */
+/* Copies the environment variables that locate files and programs. No others are passed on. */
 static char **plain_env(void)
 {
 	static const char *const name[] = { "ZNS_CONFIG", "ZNS_RUN", "ZNSD_IDLE_S", "ZNS_LIBEXEC",
@@ -150,10 +155,12 @@ static char **plain_env(void)
 	return env;
 }
 
-/* ---- criu restore ---- */
+/* ---- in criu restore ---- */
 
-/* Waits until the daemon listens, which it reports with a zero byte (--status-fd). If none comes,
- * its log has the reason. */
+/*
+ * Waits until the daemon listens, which it reports by a zero byte (--status-fd). If it does not,
+ * its log has the reason.
+ */
 static int await_daemon(int fd)
 {
 	char c;
@@ -167,8 +174,10 @@ static int await_daemon(int fd)
 			     " in the work directory");
 }
 
-/* The work directory may belong to a user. So the name must not lead to another file, and an old
- * log, which the user may still have open, is not written to. */
+/*
+ * Makes the daemon's log. The work directory may belong to another user. So an old log, which that
+ * user may still have open, is replaced, and a link is not followed.
+ */
 static int new_log(void)
 {
 	int fd = -1;
@@ -198,7 +207,7 @@ static int start_daemon(const char *exe)
 			   "--zns-checkpoint",
 			   checkpoint,
 			   "--zns-memory",
-			   dram }; /* space for seven more at most, and NULL */
+			   dram }; /* the array has room for seven more, and NULL */
 	int p[2], ret, sk, log, nr = 18, img = get_service_fd(IMG_FD_OFF);
 
 	uuid_text(zns_session.ids.id, checkpoint);
@@ -232,7 +241,9 @@ static int start_daemon(const char *exe)
 		close(log);
 		return fail("No socket or pipe to the lazy-pages daemon");
 	}
-	/* the fourth is at ZNS_ALONE_FD + 3, which argv names; the third at ZNS_DAEMON_SK */
+	/*
+	 * the third descriptor becomes ZNS_DAEMON_SK, the fourth ZNS_ALONE_FD + 3, which argv names
+	 */
 	ret = start(exe, argv, plain_env(), (int[]){ p[1], img, sk, log, -1 });
 	close(p[1]);
 	close(sk);
@@ -295,7 +306,7 @@ int zns_extend_wait(int sk)
 	return fail("Not restored into a memory context: %s", line);
 }
 
-/* ---- its daemon ---- */
+/* ---- in the lazy-pages daemon ---- */
 
 int zns_extend_start(int (*give)(bool now))
 {
@@ -371,8 +382,10 @@ static int real_pid(int virt)
 	return -1;
 }
 
-/* Offset in the image of the page at @addr; consecutive entries that are present are adjacent in
- * the image. */
+/*
+ * Finds the offset of the page at @addr in the image. Entries with pages follow each other there
+ * without gaps.
+ */
 static int offset_of(struct page_read *pr, const unsigned long *off, unsigned long addr,
 		     unsigned long len, uint64_t *out)
 {
@@ -437,7 +450,7 @@ static int send_given(struct zw_given *g, const int *fd, int nr_fd)
 	}
 	while (sendmsg(ext.pager, &mh, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
-			/* the pager's message has the reason */
+			/* hear() prints the reason that the pager sends */
 			return hear() ? -1 : fail("zns-mem, the pager, died");
 	return 0;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See zns-files.h. The directory may belong to another user, who may write there while tasks are
- * frozen. So nothing here follows a link, waits for another process, or reads more than the size
- * that it saw first. The numbers of files and bytes are limited. */
+/*
+ * See zns-files.h. The directory may belong to another user, who may write there while the tasks
+ * are frozen. So this code follows no link, never waits for another process, and reads no more than
+ * the size that it saw first. The numbers of files and bytes are limited.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +23,10 @@
 #define LOG_PREFIX "zns: "
 
 #define ZNS_HANDLE "zns-handle.img"
-#define NEW_MAX 4096 /* files that may appear during a dump */
-/* bytes in files of other users than criu's; plugins' files are never among these */
+#define NEW_MAX 4096 /* most files that may appear during a dump */
+/*
+ * most bytes in files that belong to another user than criu; plugins' files belong to criu's user
+ */
 #define FOREIGN_MAX (64ull << 20)
 
 static struct stat *before;
@@ -98,9 +102,9 @@ int zns_files_begin(void)
 }
 
 /*
- * criu's log, its output and progress lines belong to the dump, not to the checkpoint. So do the
- * images that always stay local (O_FORCE_LOCAL), since the work directory may be the image
- * directory.
+ * Does criu itself keep this file in the directory? Its log, its output and progress lines are no
+ * part of the checkpoint. Nor are the images that always stay local (O_FORCE_LOCAL), since the work
+ * directory may be the image directory.
  */
 static bool of_criu(const char *name, const struct stat *st)
 {
@@ -128,7 +132,7 @@ static bool plain_text(const char *name)
 	return true;
 }
 
-/* Refuses files that are too large, or may not be read on their owner's behalf. */
+/* Refuses a file that is too large, or that its owner would not be allowed to read. */
 static int admit(int dir, const char *name, const struct stat *st)
 {
 	struct stat of_dir;
@@ -152,7 +156,7 @@ static int admit(int dir, const char *name, const struct stat *st)
 	if (st->st_uid != geteuid())
 		foreign += st->st_size;
 	if (st->st_size > FOREIGN_MAX && st->st_uid != geteuid())
-		foreign = FOREIGN_MAX + 1; /* so that no sum overflows */
+		foreign = FOREIGN_MAX + 1; /* a value over the limit, so that no sum overflows */
 	if (foreign > FOREIGN_MAX) {
 		pr_err("The file %s, new in the image directory, belongs to user %u: such files may have %llu MiB in all, since tasks "
 		       "are frozen while they are read. Remove it and dump again\n",
@@ -162,7 +166,7 @@ static int admit(int dir, const char *name, const struct stat *st)
 	return 0;
 }
 
-/* Opens the file that @st describes, not another one that has its name now. */
+/* Opens a file and checks that it is the one of @st, and not another one that has its name now. */
 static int open_seen(int dir, const char *name, const struct stat *st)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -196,7 +200,7 @@ static int take(int dir, const char *name, const struct stat *st)
 		       NEW_MAX);
 		return -1;
 	}
-	/* A foreign handle is no part of the checkpoint: ours replaces it. */
+	/* skip the handle of an earlier dump: this dump replaces it */
 	if (of_criu(name, st) || !strcmp(name, ZNS_HANDLE))
 		return 0;
 	if (S_ISDIR(st->st_mode)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Images that criu opens, writes and closes. See include/zns-img.h. */
+/* How criu opens, writes and closes images. See include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,8 +32,9 @@
 #define STREAM_PIPE (1 << 20)
 
 /*
- * A parent's descriptor is a memfd; its length is the parent's level. So there is no table that a
- * fork, a dup or a close would make wrong. 0: the image directory itself.
+ * Returns the level of the parent whose directory descriptor is @dfd; 0: the image directory
+ * itself. A parent's descriptor is a memfd, and its length is the level. So no table has to follow
+ * a fork, a dup or a close.
  */
 static int level_of(int dfd)
 {
@@ -64,7 +65,10 @@ static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply 
 	return zns_ask(&m, r, fd);
 }
 
-/* Opens an image for writing: a memfd takes all of it, and goes to the helper at close. */
+/*
+ * Opens an image for writing: all of it goes into a memfd, which is sent to the helper when criu
+ * closes the image.
+ */
 static int open_memfd(struct zns_img *zi)
 {
 	zi->fd = zns_memfd("zns-image");
@@ -73,7 +77,10 @@ static int open_memfd(struct zns_img *zi)
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Opens a large image for writing: criu writes to a pipe that the helper reads meanwhile. */
+/*
+ * Opens a large image for writing: criu writes into a pipe, which the helper reads at the same
+ * time.
+ */
 static int open_stream(const char *path)
 {
 	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);
@@ -81,7 +88,7 @@ static int open_stream(const char *path)
 
 	if (pipe2(p, O_CLOEXEC))
 		return -errno;
-	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* if this fails, it is only slower */
+	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* if this fails, the pipe is only slower */
 	m.payload = path;
 	m.len = strlen(path) + 1;
 	m.fd[0] = p[0];
@@ -95,8 +102,10 @@ static int open_stream(const char *path)
 	return p[1];
 }
 
-/* Page data go through zns-pages.c only; this dummy descriptor makes any other use fail. A path
- * could not be opened: the task may already be in its own empty root. */
+/*
+ * Returns a dummy descriptor for a pages image. Its data go through zns-pages.c only, so any other
+ * use must fail. It has no path, since the task may be in an empty root of its own already.
+ */
 static int pages_fd(struct zns_img *zi)
 {
 	int fd = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
@@ -120,9 +129,11 @@ static int open_pages_for_read(struct zns_img *zi, int level, const char *path)
 	return pages_fd(zi);
 }
 
-/* The tasks are frozen, and each task has such an image, so the helper is not asked for each: an
- * error appears in the answer to the next request. Only the main process comes here, since criu
- * numbers its pages images in a variable of that process. */
+/*
+ * Opens a pages image without waiting for the helper's answer: the tasks are frozen, and each task
+ * has such an image. An error appears in the answer to the next request. Only the main process
+ * calls this, since criu counts its pages images in a variable of that process.
+ */
 static int open_pages_for_write(struct zns_img *zi, const char *path)
 {
 	static uint32_t nr_opened;
@@ -153,14 +164,16 @@ static int open_for_read(int level, const char *path)
 
 int zns_open_local(int dfd, const char *path, int flags)
 {
-	/* The directory's owner must neither choose the file that root empties and writes, nor make
-	 * root wait. */
+	/*
+	 * the directory's owner must not make root empty and write another file (O_NOFOLLOW), nor
+	 * wait (O_NONBLOCK)
+	 */
 	if (zns_session.used && flags & O_CREAT)
 		flags |= O_NOFOLLOW | O_NONBLOCK;
 	return openat(dfd, path, flags, CR_FD_PERM);
 }
 
-/* Opens an image that is never on zones but may lie beside a handle. */
+/* Opens an image that is never stored on zones, but may be a file beside a handle. */
 static int open_beside_parent(const char *path)
 {
 	char at[PATH_MAX];
@@ -194,8 +207,10 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	/* A dump only reads its direct parent, never an older one; a restore sees no parents
-	 * (zns/helper/restore/restore_session.c). */
+	/*
+	 * A dump reads only its direct parent, never an older one. In a restore there are no
+	 * parents, since the helper merges the chain (zns/helper/restore/restore_session.c).
+	 */
 	if (level || !zns_session.nr_parents || zns_live_names_pages())
 		return true;
 	*pfd = parent_fd(level + 1);
@@ -227,7 +242,7 @@ int zns_check_parent_dir(int dfd, const char *parent)
 	char path[PATH_MAX];
 
 	if (zns_opts_given)
-		return 0; /* the helper looks for its handle */
+		return 0; /* no parent is opened here: the helper looks for the parent's handle */
 	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) ||
 	    faccessat(dfd, path, F_OK, 0))
 		return 0;
@@ -278,7 +293,8 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 }
 
 /*
- * Reports an error of this process, so that the commit fails even if another process requests it.
+ * Reports an error of this process to the helper, so that the commit fails even if another process
+ * requests it.
  */
 static void tell_failed(const char *what)
 {

@@ -26,26 +26,30 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define DEADLINE_S 10 /* seconds, until the helper sends the administrator's limit */
+#define DEADLINE_S 10 /* s; used until the helper sends the administrator's limit */
 #define LOOK_MS 500
-/* the helper ends the dump in time; this is for a helper that is stopped or hangs */
+/*
+ * s; the helper itself ends a dump that is late. After this time more it must hang or be stopped,
+ * and is killed.
+ */
 #define GRACE_S 3
 
 static struct {
 	pid_t pid;
 	int pidfd;
 	timer_t timer;
-	unsigned int limit_s; /* limit for the whole dump; 0: none */
+	unsigned int limit_s; /* s; limit of the whole dump; 0: none */
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Memory that criu's processes share. */
+/* Memory that all processes of criu share. */
 static volatile struct {
-	unsigned int silent_s; /* the silence after which the guard killed the helper */
-	unsigned int told; /* a process has printed it already */
+	/* s; how long the helper was silent when the guard killed it; 0: the guard did not */
+	unsigned int silent_s;
+	unsigned int told; /* one of the processes has printed that already */
 } * end;
 
-/* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
+/* Looks in $ZNS_LIBEXEC, otherwise beside criu's executable and in ../libexec/zns-criu. */
 int zns_program_path(const char *name, char *out, size_t len)
 {
 	static const char *const at[] = { "%s/%s", "%s/../libexec/zns-criu/%s" };
@@ -92,8 +96,10 @@ int zns_link_stop(void)
 				  syscall(SYS_pidfd_send_signal, helper.pidfd, SIGTERM, NULL, 0);
 }
 
-/* Uses a signal of its own, which restarts system calls: criu's alarm would make them fail
- * anywhere. */
+/*
+ * Uses a signal whose handler restarts system calls: those that criu's own alarm interrupts would
+ * fail at any place.
+ */
 int zns_link_limit(unsigned int s)
 {
 	struct sigaction sa = { .sa_handler = on_limit, .sa_flags = SA_RESTART };
@@ -110,7 +116,7 @@ int zns_link_limit(unsigned int s)
 	return timer_settime(helper.timer, 0, &in, NULL);
 }
 
-/* Runs in the child's child. */
+/* Runs in the grandchild, and executes the helper. */
 static void helper_exec(const char *path, int sk, int beat)
 {
 	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
@@ -124,9 +130,10 @@ static void helper_exec(const char *path, int sk, int beat)
 }
 
 /*
- * Runs beside the helper, and kills it when it shows no sign of life. criu's processes wait for the
- * helper on sockets and pipes; then they go on, and so do the tasks. Only time in which the guard
- * itself runs counts: if the whole machine was stopped, the helper is not to blame.
+ * Runs beside the helper, and kills it when it is silent for too long. Then criu's processes, which
+ * wait for the helper on sockets and pipes, get an error, and the tasks continue. Only time in
+ * which the guard itself runs is counted: if the whole machine was stopped, the helper is not at
+ * fault.
  */
 static void guard(int beat, int pidfd)
 {
@@ -143,7 +150,7 @@ static void guard(int beat, int pidfd)
 
 		if (ret > 0) {
 			if (read(AT_BEAT, &said, sizeof(said)) != sizeof(said))
-				_exit(0); /* the helper has ended */
+				_exit(0); /* the helper has exited */
 			limit = said;
 			silent = 0;
 		} else if (!ret && limit && (silent += LOOK_MS) >= limit * 1000) {
@@ -164,7 +171,7 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 		helper_exec(path, sk, beat[1]);
 	if (pid < 0)
 		return 1;
-	/* We are its parent, so no other process can have this PID yet. */
+	/* the helper is our child, so its PID cannot have been reused */
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd >= 0 && !fork()) {
 		close(beat[1]);
@@ -173,8 +180,10 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 	return write(pid_pipe, &pid, sizeof(pid)) != sizeof(pid);
 }
 
-/* Forks twice: in a restore criu takes any child's exit for a dying task (hooks.md, "No threads,
- * many processes"). */
+/*
+ * Forks twice, so that the helper is no child of criu: in a restore criu takes the exit of any
+ * child for the death of a task (hooks.md, "No threads, many processes").
+ */
 int zns_link_start(void)
 {
 	char path[PATH_MAX];
@@ -268,7 +277,7 @@ int zns_send(struct zns_msg *m)
 	while (sendmsg(sk, &mh, MSG_NOSIGNAL) < 0) {
 		if (errno == EINTR)
 			continue;
-		/* a helper that misses one message must not commit what the others say */
+		/* the helper has missed a message, so it must not commit what later messages say */
 		shutdown(sk, SHUT_RDWR);
 		return -EPIPE;
 	}
@@ -357,7 +366,10 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 		m->fd[i] = m->fd[i - 1];
 	m->fd[0] = sk[1];
 	m->nr_fd++;
-	/* After a failed send the peer's end is closed: the read returns at once with an error. */
+	/*
+	 * if the send failed, our copy of the other end is closed, so the read returns an error at
+	 * once
+	 */
 	zns_send(m);
 	close(sk[1]);
 	return sk[0];
@@ -376,7 +388,10 @@ int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
 	return ret;
 }
 
-/* What follows a semicolon is advice, which differs by the place where the error shows. */
+/*
+ * Compares the text up to a semicolon: what follows is advice, which depends on the place that
+ * prints the error.
+ */
 bool zns_err_is_new(const char *format, ...)
 {
 	static char last[sizeof(((struct zw_reply *)0)->msg)];

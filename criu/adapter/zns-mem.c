@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tasks whose memory is partly on zones, behind a userfaultfd of a pager of ours. The helper asks
- * the pager to pause and to tell where the units are; then the dump continues like a live one, in
- * which the helper has the pages. */
+/*
+ * Dumps tasks whose memory is partly on zones, registered with the userfaultfd of one of our
+ * pagers. The helper asks the pager to pause and to report where the units are. From then on the
+ * dump works like a live one: the helper has the pages.
+ */
 #include "cr_options.h"
 #include "log.h"
 #include "zns-guard.h"

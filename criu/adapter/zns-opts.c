@@ -27,7 +27,9 @@ bool zns_extends(void)
 	return zns_memory;
 }
 
-/* Makes the name absolute: criu and its helper do not work in the user's directory. */
+/*
+ * Makes a device's name absolute: the user's working directory is not that of criu and the helper.
+ */
 static int absolute_dev(void)
 {
 	size_t prefix = strspn(zns_opts.dev, "abcdefghijklmnopqrstuvwxyz");
@@ -36,7 +38,7 @@ static int absolute_dev(void)
 
 	prefix = zns_opts.dev[prefix] == ':' ? prefix + 1 : 0; /* emu:, zonefs: */
 	path = zns_opts.dev + prefix;
-	/* A name that is no existing file may be a UUID. */
+	/* if there is no such file, the name may be a UUID */
 	if (*path == '/' || (!prefix && access(path, F_OK)))
 		return 0;
 	if (!getcwd(cwd, sizeof(cwd)) ||

@@ -4,12 +4,12 @@
 #include <stdbool.h>
 #include "zns-wire.h"
 
-/* the given options; the beginning fills in the rest for the helper */
+/* the options as given; zns-session.c fills in the other fields for the helper */
 extern struct zw_begin zns_opts;
 extern bool zns_over_rpc; /* the request came over RPC, for example from runc */
 extern bool zns_opts_given; /* any zns option was given */
-extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
-extern bool zns_scripts; /* scripts of --action-script run */
+extern bool zns_live_durable; /* --zns-live=durable: the tasks stay frozen until the commit */
+extern bool zns_scripts; /* --action-script was given */
 extern bool zns_record_off; /* --zns-record=off */
 extern unsigned long long zns_memory; /* --zns-memory: bytes; 0: not given */
 #define ZNS_MEMORY_DAEMON \

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Pages: addresses to the helper on dump, verified bytes on restore. See include/zns-img.h. */
+/*
+ * Pages. A dump sends their addresses to the helper, which reads them. A restore gets verified
+ * bytes from the helper. See include/zns-img.h.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -33,7 +36,7 @@
 
 /* --- dump --- */
 
-/* Addresses on their way to the helper. Each process writes one image at a time. */
+/* Addresses that were not sent to the helper yet. Each process writes one image at a time. */
 static struct {
 	struct zw_iov iov[ZW_MAX_IOV];
 	unsigned int nr;
@@ -41,15 +44,18 @@ static struct {
 	uint32_t image;
 	pid_t pid;
 } out;
-/* At this many bytes addresses are sent, so that the helper reads and writes while criu still looks
- * for pages. */
+/*
+ * bytes; the addresses of so many pages are sent at once, so that the helper reads and writes while
+ * criu still looks for pages
+ */
 #define OUT_BYTES (8UL << 20)
-#define STREAM_PIPE (1 << 20) /* bytes; the largest pipe without privileges */
+#define STREAM_PIPE (1 << 20) /* bytes; the largest pipe without CAP_SYS_RESOURCE */
 
 /*
- * The kernel writes the processor's number into a thread's rseq area whenever the thread runs. The
- * parasite still runs on the thread after its pages were read. Without this message the helper
- * would take such a page for another one when it reads it again.
+ * Reports the pages with rseq areas to the helper. The kernel writes the CPU's number into a
+ * thread's rseq area whenever the thread runs, and the parasite still runs on the thread after its
+ * pages were read. Without this list, a helper that has to read such a page again would take the
+ * difference for an error.
  */
 void zns_tell_unsteady(pid_t pid)
 {
@@ -69,7 +75,7 @@ void zns_tell_unsteady(pid_t pid)
 						       rseq->rseq_abi_size };
 		if (m.h.nr && (m.h.nr == ZW_MAX_IOV || i == item->nr_threads - 1)) {
 			m.len = m.h.nr * sizeof(*v);
-			zns_send(&m); /* the next message notices if the helper is gone */
+			zns_send(&m); /* if the helper is gone, the next message shows it */
 			m.h.nr = 0;
 		}
 	}
@@ -128,9 +134,9 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 }
 
 /*
- * Passes pages from criu's pipe on to another pipe that the helper drains. In read mode these pages
- * are criu's own buffer, which criu fills again after this call. So the bytes are copied, not
- * moved.
+ * Copies pages from criu's pipe to another pipe, which the helper reads. In read mode the pages in
+ * the pipe are criu's own buffer, which criu fills again after this call. So the bytes must be
+ * copied and cannot be moved.
  */
 int zns_pass_on(int from, int to, unsigned long len)
 {
@@ -165,7 +171,7 @@ int zns_receive_pages(struct cr_img *img, int sk, unsigned long len)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		/* the helper reads no more; the commit will tell why */
+		/* the helper has stopped reading; the commit will report why */
 		if (n < 0 && errno == EPIPE)
 			return -1;
 		if (n < 0) {
@@ -187,14 +193,14 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_STREAM);
 	int sk[2];
 
-	if (!zi->pages) /* a page server's image is a pipe itself */
+	if (!zi->pages) /* in a page server, the image's descriptor is itself a pipe */
 		return zns_pass_on(p, img_raw_fd(xfer->pi), len);
 	if (zi->fd < 0) {
 		if (pipe2(sk, O_CLOEXEC)) {
 			pr_perror("Can't make a pipe for %s", zi->name);
 			return -1;
 		}
-		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE); /* a smaller pipe works, only slower */
+		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE); /* a smaller pipe works, but is slower */
 		m.h.image = zi->id;
 		m.fd[0] = sk[0];
 		m.nr_fd = 1;
@@ -215,8 +221,10 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	return 0;
 }
 
-/* Waits until the helper has read all memory that was announced. Only then may the task's mappings
- * change. */
+/*
+ * Waits until the helper has read all memory whose addresses were sent. Only then may the task's
+ * mappings change.
+ */
 int zns_pages_seal(struct zns_img *zi)
 {
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_SEAL);
@@ -224,7 +232,7 @@ int zns_pages_seal(struct zns_img *zi)
 
 	if (flush())
 		return -1;
-	close_safe(&zi->fd); /* ends the stream */
+	close_safe(&zi->fd); /* closing the pipe ends the image */
 	if (zns_live_names_pages())
 		return 0;
 	m.h.image = zi->id;
@@ -238,44 +246,55 @@ int zns_pages_seal(struct zns_img *zi)
 /* --- restore --- */
 
 #define BATCH_MAX 64
-/* for memory that is filled repeatedly */
+/* a request for memory that is filled several times */
 #define BATCH_AGAIN                         \
 	{                                   \
 		{ -1, -1 }, 0, false, -1, 0 \
 	}
-/* Up to this much memory waits until the restorer blob has mapped its areas. Then all tasks of a
- * tree are filled at the same time, and not one after the other before their children are born. */
+/*
+ * Areas with at most this much memory are filled after the restorer blob has mapped them. So the
+ * tasks of a tree are filled in parallel, and not one after the other, each before it forks its
+ * children.
+ */
 #define PIE_BYTES (4UL << 20)
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-/* With a userfaultfd of this process the helper fills pages without a fault for each (zns/task.h).
- * -1: not worth it, or the kernel refuses; the helper then works without. All processes that have
- * the descriptor close it before the pages are touched. */
+/*
+ * Makes a userfaultfd of this process, with which the helper fills pages without a page fault for
+ * each (zns/task.h). -1: not worth it, or the kernel refuses; the helper then fills pages without
+ * it. All processes that have the descriptor close it before the pages are touched.
+ */
 static int fault_fd(const struct cr_img *img)
 {
-	/* A thread that touches a missing page nevertheless gets a signal instead of hanging. */
+	/*
+	 * If a thread nevertheless touches a missing page, it gets a signal instead of waiting for
+	 * ever.
+	 */
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
 	int fd;
 
 	if (img->zns->size < PIE_BYTES)
 		return -1;
 	fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-	if (fd < 0 && errno == EINVAL) /* before Linux 5.11 */
+	if (fd < 0 && errno == EINVAL) /* kernels before Linux 5.11 do not know this flag */
 		fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api))
 		close_safe(&fd);
 	return fd;
 }
 
-/* What an ordinary process has beside what is restored: criu's own areas, the restorer blob's. */
+/*
+ * Number of areas that a process has beside the restored ones: criu's own, and those of the
+ * restorer blob.
+ */
 #define OTHER_AREAS 2048
 
 /*
- * Number of places that the userfaultfd may cover. Each splits an area in three until all is
- * filled. If the kernel refuses the second split because the process has too many areas, the first
- * one stays.
+ * Returns how many places may be registered with the userfaultfd. Each splits an area into three
+ * until all is filled. If the kernel refuses the second split because the process has too many
+ * areas, the first one stays.
  */
 static unsigned long cover_room(void)
 {
@@ -289,7 +308,7 @@ static unsigned long cover_room(void)
 	return max > has ? (max - has) / 2 : 0;
 }
 
-/* May the batch cover these areas as well? */
+/* May these areas also be registered with the userfaultfd, within the number of cover_room()? */
 static bool batch_covers(struct zns_batch *b, const struct iovec *iov, int nr)
 {
 	unsigned long wanted = 0;
@@ -328,7 +347,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		b->uffd = fault_fd(img);
 		b->room = b->uffd < 0 ? 0 : cover_room();
 	}
-	/* The helper handles one descriptor and its addresses per request. */
+	/* The helper serves one userfaultfd and one list of addresses per request. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
 	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
@@ -357,7 +376,11 @@ int zns_batch_wait(struct zns_batch *b)
 
 	if (b->sk[0] < 0)
 		return 0;
-	close(b->sk[1]); /* If the helper is gone this was the last copy, and the wait ends. */
+	/*
+	 * close our copy: if the helper is gone, it was the last one, and the wait for the answer
+	 * ends
+	 */
+	close(b->sk[1]);
 	while (b->nr && batch_take(b) != -EPIPE)
 		;
 	close(b->sk[0]);
@@ -376,7 +399,10 @@ static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return zns_batch_wait(&b) ? -1 : ret;
 }
 
-/* A task on another host waits for this page: reads as little around it as can be verified. */
+/*
+ * Reads for a fault. A task on another host waits for this page, so as little around it is read as
+ * can be verified.
+ */
 static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FETCH);
@@ -396,21 +422,22 @@ static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t of
 }
 
 /*
- * criu reads a forked child's pages one by one and compares them with its parent's (hooks.md,
- * "Restore"). Windows save a message for each page. While criu takes pages from one window, the
+ * For a forked child criu reads pages one by one and compares them with its parent's (hooks.md,
+ * "Restore"). Two windows save a request for each page: while criu takes pages from one window, the
  * helper fills the other with the next pages.
  */
 #define WINDOW (1UL << 20)
 struct window {
 	void *mem;
 	off_t off;
-	unsigned long len; /* 0: empty */
-	struct zns_batch coming; /* has a socket while the helper fills it */
+	unsigned long len; /* bytes; 0: the window is empty */
+	/* the request that fills the window; it has a socket while the helper works on it */
+	struct zns_batch coming;
 };
 
 struct zns_windows {
 	struct window w[2];
-	int at; /* index of the current window, from which pages are taken */
+	int at; /* index of the window from which criu takes pages */
 };
 
 static int window_wait(struct window *w)
@@ -422,7 +449,7 @@ static int window_wait(struct window *w)
 	return ret;
 }
 
-/* Requests bytes from @off on, up to the image's end. */
+/* Requests the bytes of a window from @off on, up to the image's end at most. */
 static int window_ask(struct window *w, struct cr_img *img, off_t off)
 {
 	struct iovec iov;
@@ -448,7 +475,7 @@ void zns_pages_drop_windows(struct zns_img *zi)
 
 	if (!ws)
 		return;
-	/* The helper must not write to memory that is gone. */
+	/* wait: the helper must not write to memory that is freed */
 	window_wait(&ws->w[0]);
 	window_wait(&ws->w[1]);
 	munmap(ws->w[0].mem, 2 * WINDOW);
@@ -477,7 +504,7 @@ static struct zns_windows *windows_of(struct zns_img *zi)
 	return zi->windows = ws;
 }
 
-/* Makes the other window, with @off in it, the current one. */
+/* Makes the other window, which must contain @off, the current one. */
 static int windows_turn(struct zns_windows *ws, struct cr_img *img, off_t off, unsigned long len)
 {
 	struct window *old = &ws->w[ws->at], *new = &ws->w[!ws->at];
@@ -498,8 +525,10 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 
 	if (zns_session.serves && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
-	/* memory that is filled on demand asks for pages in any order; the helper's own cache has
-	 * their neighbours */
+	/*
+	 * no windows for memory that is filled on demand: its pages are requested in any order, and
+	 * the helper's own cache has their neighbours
+	 */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES ||
 	    zns_session.serves)
 		return read_now(img, buf, len, off);
@@ -520,8 +549,9 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 
 	if (!pr->pi || !pr->pi->zns)
 		return false;
-	/* Finds the first entry that ends behind @start. The entries are in order and do not
-	 * overlap. */
+	/*
+	 * Finds the first entry that ends behind @start. The entries are sorted and do not overlap.
+	 */
 	while (lo < hi) {
 		int mid = lo + (hi - lo) / 2;
 
@@ -533,8 +563,11 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 	return lo == pr->nr_pmes || pr->pmes[lo]->vaddr >= end;
 }
 
-/* Mapping an area, filling it and moving it costs more than filling a few pages. So if an area has
- * few pages, the blob maps it in place, and the helper writes the pages there. */
+/*
+ * bytes; mapping an area, filling it and moving it costs more than filling a few pages. So an area
+ * with fewer pages than this is mapped in place by the blob, and the helper then writes the pages
+ * there.
+ */
 #define PIE_ENTRY (64UL << 10)
 
 bool zns_fill_in_pie(struct page_read *pr)
@@ -544,7 +577,10 @@ bool zns_fill_in_pie(struct page_read *pr)
 	return pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
-/* Lists the places that the helper shall fill for the blob, in a memfd. -1: printed. */
+/*
+ * Lists the places that the helper is to fill for the blob. Returns a memfd, or -1 after an error
+ * message.
+ */
 static int list_places(struct task_restore_args *ta, uint32_t *nr)
 {
 	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Asks the kernel about each task's memory, without details that criu does not use. See
- * include/zns-proc.h. */
+/*
+ * Reads about a task's memory from /proc, without the details that criu does not use. See
+ * include/zns-proc.h.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +23,10 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* For areas smaller than this a scan costs nothing, and they may be special ones, such as those
- * that uprobes put into a task. */
+/*
+ * bytes; smaller areas are not left out: their scan costs nothing, and they may be special ones,
+ * such as those that uprobes put into a task
+ */
 #define LARGE (4UL << 20)
 
 void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args)
@@ -34,7 +38,7 @@ void zns_narrow_scan(const struct vma_area *vma, struct pm_scan_arg *args)
 	args->category_mask &= ~PAGE_IS_FILE;
 }
 
-/* Copies the lines that criu looks at from @in to @out. */
+/* Copies the lines that criu uses from @in to @out. */
 static int copy_lines(FILE *in, FILE *out)
 {
 	char *line = NULL;

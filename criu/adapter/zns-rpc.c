@@ -69,7 +69,7 @@ bool zns_err_first(const char *said, const char *msg)
 
 void zns_rpc_features(const CriuFeatures *asked, CriuFeatures *answer)
 {
-	/* runc requests this before a pre-dump */
+	/* runc asks this before a pre-dump */
 	if (asked->has_mem_track && asked->mem_track && !answer->mem_track)
 		answer->mem_track = zns_check_tracks();
 	if (!asked->has_zns || !asked->zns)

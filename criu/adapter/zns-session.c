@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Beginning and end of a dump or restore on zones. See include/zns-img.h. */
+/* The begin and the end of a dump or restore on zones. See include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,9 +42,9 @@ static struct timespec frozen_since, frozen_until;
 static struct timespec begun;
 /* the socket on which the helper will answer the first request; -1: none */
 static int asked = -1;
-static bool refused; /* the beginning failed, and the reason is printed */
+static bool refused; /* the first request failed, and its error was printed */
 static bool pre_dumps;
-static bool late; /* a live dump: the commit follows the thaw */
+static bool late; /* the commit follows the thaw (live dump) */
 
 static bool have_handle(void)
 {
@@ -66,8 +66,9 @@ int zns_refuse(const char *what)
 }
 
 /*
- * Adds the places for progress: a line on a terminal, unless the log also goes there, and JSON
- * lines to $ZNS_PROGRESS (a descriptor's number or an absolute path). -1: no such place.
+ * Adds descriptors for progress: the terminal, unless the log goes there too, and the target for
+ * JSON lines in $ZNS_PROGRESS (a descriptor's number or an absolute path). -1: that target cannot
+ * be opened.
  */
 static int add_progress(struct zns_msg *m, int *opened)
 {
@@ -104,7 +105,7 @@ static int add_progress(struct zns_msg *m, int *opened)
 	return 0;
 }
 
-/* Starts the helper and lets it begin; begin() waits for the answer. */
+/* Starts the helper and sends the first request. begin() waits for the answer. */
 static int ask_to_begin(enum zw_op op, pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(op);
@@ -122,7 +123,7 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
 	zns_opts.half = (opts.mode == CR_RESTORE && (opts.lazy_pages || zns_memory)) ||
 			(opts.mode == CR_DUMP && opts.lazy_pages);
-	/* the process may continue as a daemon, in another process */
+	/* after a restore the process may become a daemon, which is another process */
 	m.h.nr = op == ZW_DUMP_BEGIN || opts.mode == CR_RESTORE;
 	m.payload = &zns_opts;
 	m.len = sizeof(zns_opts);
@@ -195,8 +196,10 @@ static void set_dump(bool pre_dump)
 	zns_live_offer(pre_dump);
 }
 
-/* Starts the helper early. Errors are ignored here, since they appear again when the command
- * begins. A dump over RPC does not know the PID of its task yet. */
+/*
+ * Starts the helper early. Errors are ignored here, since they occur again when the command begins.
+ * A dump over RPC does not know the PID of its task yet.
+ */
 void zns_begin_early(void)
 {
 	bool dump = opts.mode == CR_DUMP || opts.mode == CR_PRE_DUMP;
@@ -212,7 +215,7 @@ void zns_begin_early(void)
 	}
 }
 
-/* 1: use zones; 0: do not; -1: an error was printed. */
+/* Should this dump use zones? 1: yes; 0: no; -1: an error was printed. */
 static int want_dump(void)
 {
 	if (zns_memory) {
@@ -225,7 +228,7 @@ static int want_dump(void)
 		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
 		return -1;
 	}
-	/* A restore would prefer the handle and restore the older checkpoint. */
+	/* A restore would use the handle, and so restore the older checkpoint. */
 	if (have_handle()) {
 		pr_err("The image directory has the " HANDLE_NAME
 		       " of a checkpoint on zones: use another directory, or "
@@ -270,8 +273,8 @@ bool zns_check_tracks(void)
 }
 
 /*
- * In a plain chroot no line of mountinfo has `/`, and CRIU cannot order the mounts. It would first
- * stop the tasks, and then say "No parent found for mountpoint".
+ * Does mountinfo have a line for `/`? In a plain chroot it has none. CRIU then cannot order the
+ * mounts: it would first stop the tasks, and then fail with "No parent found for mountpoint".
  */
 static bool root_is_mounted(void)
 {
@@ -287,7 +290,7 @@ static bool root_is_mounted(void)
 	free(line);
 	if (f)
 		fclose(f);
-	return found || !known; /* without /proc, other steps report the error */
+	return found || !known; /* true if mountinfo cannot be read: a later step reports that */
 }
 
 int zns_dump_begin(pid_t pid, bool pre_dump)
@@ -295,8 +298,10 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	int ret;
 
 	pre_dumps = pre_dump;
-	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot. The
-	 * helper may (zns_live_rounds, zns_send_begin). */
+	/*
+	 * CRIU tracks memory in every pre-dump, even without --track-mem, and fails if the kernel
+	 * cannot. The helper may be able to (zns_live_rounds(), zns_send_begin()).
+	 */
 	if (pre_dump && !kdat.has_dirty_track && !zns_tracks_memory()) {
 		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
 		       "make a full dump (criu dump), or pre-dump into zones\n");
@@ -326,7 +331,10 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 		zns_find_iptables(pid);
 		zns_netlock_choose();
 	}
-	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
+	/*
+	 * criu leaves out clean pages only if it has a parent; only the helper knows where the
+	 * parent is
+	 */
 	if (zns_session.nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
 		if (!opts.img_parent)
@@ -353,7 +361,7 @@ int zns_receive_begin(void)
 
 	if (ret <= 0)
 		return ret;
-	/* new images would be put here, and could not be told from existing ones */
+	/* the page server writes images here, which could not be told from the existing ones */
 	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;
@@ -380,7 +388,10 @@ int zns_dump_freeze(void)
 	if (zns_opts.live & ZW_LIVE_ON)
 		zns_cpus_awake(0);
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
-	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
+	/*
+	 * Sets criu's own time limit, for stopping the tasks, to the time that is left after
+	 * admission.
+	 */
 	if (zns_session.state == ZNS_DUMP && zns_opts.timeout_s)
 		opts.timeout = max_t(
 			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
@@ -421,10 +432,13 @@ int zns_restore_begin(void)
 	return memory_begin();
 }
 
-static char committed[sizeof(((struct zw_reply *)0)->msg)]; /* "checkpoint ID of NAME" */
+/* the line for the user: "checkpoint ID of NAME" */
+static char committed[sizeof(((struct zw_reply *)0)->msg)];
 
-/* Writes the checkpoint's id for scripts. It is written when the tasks are released or killed,
- * since a reader may be slow or gone. */
+/*
+ * Writes the checkpoint's id to the descriptor of a script. This comes after the tasks were
+ * released or killed, since the reader may be slow or gone.
+ */
 static void say_checkpoint(void)
 {
 	void (*old)(int);
@@ -467,7 +481,7 @@ static int commit(void)
 	return 0;
 }
 
-/* Did all steps succeed so far? Prints the helper's error. */
+/* Have all steps succeeded so far? If not, prints the helper's error. */
 static int why(void)
 {
 	struct zns_msg m = ZNS_MSG(ZW_WHY);
@@ -515,7 +529,8 @@ void zns_restore_done(void)
 
 	if (zns_session.state != ZNS_RESTORE)
 		return;
-	if (zns_ask(&m, &r, NULL)) /* the tasks run: only the figures are lost */
+	/* the tasks run already, so an error here only loses the figures */
+	if (zns_ask(&m, &r, NULL))
 		pr_warn("%s\n", r.msg);
 	else
 		pr_info("%s\n", r.msg);

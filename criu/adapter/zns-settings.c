@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Settings of tasks that CRIU loses. See include/zns-settings.h. */
+/* Restores settings of tasks that CRIU loses. See include/zns-settings.h. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -68,7 +68,7 @@ void zns_affinity_begin(pid_t root)
 		close(fd);
 	cpuset[len < 0 ? 0 : len] = '\0';
 	cpuset[strcspn(cpuset, "\n")] = '\0';
-	/* A group without the controller has the CPUs of the one above it. */
+	/* A cgroup without the cpuset controller uses the CPUs of the cgroup above it. */
 	while ((cut = strrchr(cpuset, '/'))) {
 		for (i = 0; i < ARRAY_SIZE(file); i++) {
 			snprintf(path, sizeof(path), file[i], cpuset);

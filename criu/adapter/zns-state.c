@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What this process does on zones. */
+/* What this process does on zones at present. */
 #include <time.h>
 
 #include "zns-img.h"

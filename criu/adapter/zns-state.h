@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_STATE_H__
 #define __CR_ZNS_STATE_H__
-/* The state of this process's dump or restore on zones; criu's later children inherit it. It calls
- * no function, so every file may include it. zns-session.c writes it, except `serves` (zns-serve.c)
- * and `lazy` (zns-lazy.c). */
+/*
+ * The state of this process's dump or restore on zones, which criu's later children inherit. This
+ * header needs no other, so every file may include it. zns-session.c writes the state, except
+ * `serves` (zns-serve.c) and `lazy` (zns-lazy.c).
+ */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,15 +17,18 @@ enum zns_state { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE };
 
 struct zns_session {
 	enum zns_state state;
-	int nr_parents; /* number of parents of the new checkpoint, all generations */
-	bool used; /* stays true after the close: criu writes its statistics last */
-	bool receiving; /* a page server: pages are sent through pipes */
-	bool serves; /* a page server for lazy pages: it reads what its clients ask for */
-	bool lazy; /* a lazy-pages daemon that reads its pages from zones */
-	struct zw_send ids; /* of what a dump or page server writes, and of its parent */
+	int nr_parents; /* number of parents of the new checkpoint, in all generations */
+	/* zones were used; stays true at the end, since criu writes its statistics last */
+	bool used;
+	bool receiving; /* this is a page server that receives pages, through pipes */
+	/* this is a page server for lazy pages: it reads the pages that its clients request */
+	bool serves;
+	bool lazy; /* this is a lazy-pages daemon that reads its pages from zones */
+	/* ids of the checkpoint that a dump or page server writes, and of its parent */
+	struct zw_send ids;
 };
 
 extern struct zns_session zns_session;
-extern unsigned long long zns_now_us(void); /* microseconds of a monotonic clock */
+extern unsigned long long zns_now_us(void); /* the monotonic clock in microseconds */
 
 #endif

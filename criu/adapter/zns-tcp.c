@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Connections whose local address does not exist here. See include/zns-tcp.h. */
+/* Restores connections whose local address does not exist on this host. See include/zns-tcp.h. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>

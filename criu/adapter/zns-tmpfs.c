@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The archive of a tmpfs that has nothing in it, or only directories, devices, links and empty
- * files: what a container's /dev and the masks over parts of /proc and /sys are. tar, a shell and
- * gzip take 5 to 10 ms for each. And the gzip file of others, without compression: gzip takes 7 s
- * for 300 MB, in the freeze. See include/zns-freeze.h.
+ * Archives a tmpfs without tar, a shell and gzip, which take 5 to 10 ms for each tmpfs. This is for
+ * a tmpfs that is empty or has only directories, devices, links and empty files, such as a
+ * container's /dev, and the masks over parts of /proc and /sys. For any other tmpfs, tar makes the
+ * archive, but the gzip file is made here without compression: gzip takes 7 s for 300 MB, during
+ * the freeze. See include/zns-freeze.h.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,10 +30,13 @@
 #define MAX_ENTRIES 124
 #define PIPE_BYTES (1 << 20)
 #define MAX_DEPTH 8
-/* Two empty blocks end the archive. All of it fits into one stored block of a gzip file. */
+/*
+ * Most bytes of an archive, which ends with two empty blocks. All of it fits into one stored block
+ * of a gzip file.
+ */
 #define MAX_BYTES ((MAX_ENTRIES + 2) * BLOCK_BYTES)
 
-/* POSIX.1-1988 (ustar). */
+/* The header of an entry, in the format of POSIX.1-1988 (ustar). */
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type;
 	char link[100], magic[6], version[2], uname[32], gname[32], major[8], minor[8];
@@ -45,7 +49,7 @@ struct archive {
 	dev_t dev; /* device number of the tmpfs */
 };
 
-/* Writes @value as an octal number. False: it does not fit into the field. */
+/* Writes @value as an octal number. Returns false if the field is too short for it. */
 static bool octal(char *field, size_t len, long long value)
 {
 	return value >= 0 && snprintf(field, len, "%0*llo", (int)len - 1, value) < (int)len;
@@ -70,7 +74,10 @@ static char type_of(const struct stat *st)
 	return '\0';
 }
 
-/* @at and @name: the file; @path: its name in the archive. False: leave the archive to tar. */
+/*
+ * Adds an entry. @at and @name: the file; @path: its name in the archive. Returns false if tar has
+ * to make the archive.
+ */
 static bool add(struct archive *a, int at, const char *name, const char *path)
 {
 	struct header *h = (void *)(a->bytes + a->len);
@@ -111,8 +118,10 @@ static bool add(struct archive *a, int at, const char *name, const char *path)
 	return true;
 }
 
-/* Adds the entries of a directory and of all below it; takes ownership of @fd. False: the archive
- * must be made by tar, or an error occurred that tar will report. */
+/*
+ * Adds the entries of a directory and of all below it; closes @fd. Returns false if tar has to make
+ * the archive, also after an error, which tar will then report.
+ */
 static bool add_entries(struct archive *a, int fd, const char *path, int depth)
 {
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -139,7 +148,10 @@ static bool add_entries(struct archive *a, int fd, const char *path, int depth)
 	return good;
 }
 
-/* Eight bytes at a time: table[n] is a byte's part of the sum when n more bytes follow. */
+/*
+ * Computes the checksum eight bytes at a time. table[n]: contribution of a byte that is followed by
+ * n more bytes.
+ */
 static uint32_t crc32(uint32_t sum, const uint8_t *bytes, size_t len)
 {
 	static uint32_t table[8][256];
@@ -167,7 +179,7 @@ static uint32_t crc32(uint32_t sum, const uint8_t *bytes, size_t len)
 	return ~crc;
 }
 
-/* Writes at the offset of the descriptor, like tar. */
+/* Writes at the offset of the descriptor, as tar does. */
 static int write_whole(int fd, const uint8_t *bytes, size_t len)
 {
 	while (len) {
@@ -185,7 +197,9 @@ static int write_whole(int fd, const uint8_t *bytes, size_t len)
 	return 0;
 }
 
-/* RFC 1952 and 1951, little-endian: stored blocks of at most so many bytes. */
+/*
+ * The gzip format (RFC 1952 and 1951), little-endian. A stored block has at most this many bytes.
+ */
 #define BLOCK_MAX UINT16_MAX
 static const uint8_t gzip_head[] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3 };
 
@@ -217,7 +231,7 @@ static int write_gzip(int fd, const uint8_t *bytes, uint16_t len)
 static int store(int in, int out)
 {
 	uint8_t *bytes = malloc(BLOCK_MAX);
-	uint32_t crc = 0, total = 0; /* modulo 2^32, as the gzip format requires */
+	uint32_t crc = 0, total = 0; /* both modulo 2^32, as the gzip format requires */
 	size_t len = 0;
 	ssize_t n;
 
@@ -242,7 +256,7 @@ static int store(int in, int out)
 }
 
 static struct {
-	pid_t pid; /* PID of the process that stores; 0: none, tar calls gzip */
+	pid_t pid; /* PID of the process that makes the gzip file; 0: none, tar calls gzip */
 	int pipe;
 } storing;
 
@@ -301,7 +315,7 @@ int zns_tmpfs_archive(int dir, int out, pid_t userns_pid)
 	if (!zns_active() || fstat(dir, &st))
 		return 1;
 	a.dev = st.st_dev;
-	/* In a user namespace the archive has user ids as seen inside it. */
+	/* not for a user namespace: its archive must have the user ids as seen inside of it */
 	a.bytes = userns_pid > 0 ? NULL : calloc(1, MAX_BYTES);
 	if (a.bytes && add(&a, dir, ".", ".") &&
 	    add_entries(&a, openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ".", 0))

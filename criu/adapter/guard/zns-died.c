@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Why a restore cannot make a task, or loses one. See include/zns-died.h. */
+/* Explains why a restore cannot make a task, or why a task has died. See include/zns-died.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,8 +27,10 @@
 
 static long nr_oom = -1; /* the kernel's count of OOM kills before the restore */
 
-/* Processes that the kernel has killed for lack of memory, in the machine or in a cgroup. -1: it
- * does not say. */
+/*
+ * Reads how many processes the kernel has killed for lack of memory, in the machine or in a cgroup.
+ * -1: unknown.
+ */
 static long oom_kills(void)
 {
 	char buf[VMSTAT_BYTES];

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Finds open files that CRIU cannot dump. CRIU itself would report such a file only when it comes
- * to the process, after the memory of others was copied. The checks are those of CRIU's files.c and
- * files-reg.c. */
+/*
+ * Finds open files that CRIU cannot dump. CRIU itself would report such a file only when it dumps
+ * that process, after the memory of other processes was copied. The checks are those of CRIU's
+ * files.c and files-reg.c.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -40,9 +42,9 @@
 #define DELETED " (deleted)"
 #define SECRETMEM "/secretmem" DELETED
 #define MQUEUE_MAGIC 0x19800202
-#define BLOCK 512 /* bytes that st_blocks counts */
+#define BLOCK 512 /* bytes in one unit of st_blocks */
 
-/* The same list as in files.c. */
+/* The anonymous files that CRIU can dump: the same list as in files.c. */
 static bool is_known_anon(char *link)
 {
 #ifdef CONFIG_HAS_LIBBPF
@@ -54,7 +56,10 @@ static bool is_known_anon(char *link)
 	       is_pidfd_link(link);
 }
 
-/* A plugin may dump kinds of files that CRIU cannot. It is asked for each file. */
+/*
+ * Is there a plugin that may dump files that CRIU cannot? Only the dump itself can ask it, for each
+ * file.
+ */
 static bool plugin_dumps(void)
 {
 	return !list_empty(&cr_plugin_ctl.hook_chain[CR_PLUGIN_HOOK__DUMP_EXT_FILE]);
@@ -78,7 +83,7 @@ static bool is_known_device(const struct stat *st)
 	return is_tty(st->st_rdev, st->st_dev);
 }
 
-/* Is it a device that programs usually have open? Such a device needs no check. */
+/* Is it a device that most programs have open? Such a device needs no check. */
 static bool is_plain_device(const char *link)
 {
 	static const char *const name[] = { "null", "zero", "urandom", "random", "tty", "ptmx" };
@@ -102,7 +107,10 @@ static int guard_device(pid_t pid, int dir, const char *fd, const char *link)
 	return zns_guard_refuse_fd(pid, atoi(fd), what);
 }
 
-/* A message queue: mq_open() opens it in a mount of the kernel's that is in no mount namespace. */
+/*
+ * Checks a POSIX message queue. mq_open() opens it in a mount of the kernel, which is in no mount
+ * namespace.
+ */
 static int guard_queue(pid_t pid, const char *fd, const char *link)
 {
 	char path[64], what[128];
@@ -156,7 +164,7 @@ static int guard_file(pid_t pid, int dir, const char *fd, char *link, struct zns
 		return -1;
 	if (!strchr(link + 1, '/') && guard_queue(pid, fd, link))
 		return -1;
-	/* A pre-dump copies no files. */
+	/* a pre-dump copies no files, so deleted files do not matter */
 	return deleted && !seen->pre_dump ? guard_deleted(pid, dir, fd, link) : 0;
 }
 

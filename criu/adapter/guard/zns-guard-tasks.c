@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Finds processes in namespaces that a restore cannot give them, and processes that are traced or
- * do not stop. CRIU dumps the former: only its restore compares the namespaces of each process
- * with those of its parent (pstree.c).
+ * Finds processes in namespaces that a restore cannot recreate, and processes that are traced or do
+ * not stop. CRIU does dump processes of the first kind: only its restore compares the namespaces of
+ * each process with those of its parent (pstree.c).
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +28,11 @@
 #define LOG_PREFIX "zns: "
 
 #define VFORK_LOOK_NS 10000000l
-#define VFORK_LOOKS 300 /* posix_spawn() takes milliseconds; criu gives up after ten seconds */
+/*
+ * number of checks whether a vfork() has ended: posix_spawn() takes milliseconds, and criu waits
+ * ten seconds for a process to stop
+ */
+#define VFORK_LOOKS 300
 
 /* The kinds of namespaces that pstree.c compares. */
 static const struct {
@@ -41,7 +45,10 @@ static const struct {
 };
 #define NR_SPACES ARRAY_SIZE(space)
 
-/* Inode numbers of namespaces; 0: not known, as for a zombie, or not supported by this kernel. */
+/*
+ * Inode numbers of namespaces. 0: unknown, as for a zombie, or a kind that this kernel does not
+ * have.
+ */
 struct spaces {
 	unsigned int id[NR_SPACES];
 };
@@ -63,7 +70,7 @@ static void read_spaces(pid_t pid, struct spaces *s)
 		closedir(dir);
 }
 
-/* Flags of the namespaces in which @a and @b differ. */
+/* Returns the CLONE_ flags of the namespaces in which @a and @b differ. */
 static unsigned long differ(const struct spaces *a, const struct spaces *b)
 {
 	unsigned long flags = 0;
@@ -88,8 +95,10 @@ static int refuse_space(pid_t pid, pid_t parent, unsigned long flags)
 	return -1;
 }
 
-/* The rule of prepare_pstree_kobj_ids() in a restore: processes of a tree may have network and
- * mount namespaces of their own only if the tree's root has. */
+/*
+ * Applies the rule of prepare_pstree_kobj_ids(), which CRIU checks only in a restore: processes of
+ * a tree may have network and mount namespaces of their own only if the tree's root has.
+ */
 static int guard_spaces(const struct zns_guard_tree *tree)
 {
 	struct spaces *s = xzalloc(tree->nr * sizeof(*s)), own;
@@ -115,8 +124,10 @@ static int guard_spaces(const struct zns_guard_tree *tree)
 
 static int guard_traced(pid_t pid, int tracer)
 {
-	/* A pager of ours stops its program from time to time; the pager itself is paused before
-	 * the freeze. */
+	/*
+	 * One of our pagers stops its program from time to time. That is allowed, since the pager
+	 * itself is paused before the freeze.
+	 */
 	if (!tracer || zns_guard_is_pager(tracer))
 		return 0;
 	if (!strcmp(zns_guard_name(tracer), "criu"))
@@ -128,7 +139,10 @@ static int guard_traced(pid_t pid, int tracer)
 	return -1;
 }
 
-/* Does it wait for its child to call execve() or to end? No signal stops it there. */
+/*
+ * Does the thread wait in vfork() for its child to call execve() or to exit? No signal stops it
+ * there.
+ */
 static bool in_vfork(pid_t pid, pid_t tid)
 {
 	char name[32], text[128];
@@ -167,7 +181,10 @@ static int guard_vfork(pid_t pid, pid_t tid)
 	return 0;
 }
 
-/* CRIU would notice this only after it has copied all memory, and say "Can't get rlimit 0". */
+/*
+ * Checks that limits can be read: CRIU would find out only after it has copied all memory, and fail
+ * with "Can't get rlimit 0".
+ */
 static int guard_limits(pid_t pid)
 {
 	struct rlimit limit;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Lists the tree, and finds tasks that cannot be dumped although CRIU does not notice it. Memory
- * behind a userfaultfd: pages that its owner has not provided yet look like holes, and the dump
- * succeeds without them. io_uring threads in the kernel: they can be traced but never stop, so the
- * dump waits for ever.
+ * Lists the tree, and finds tasks that cannot be dumped although CRIU does not notice it. One case
+ * is memory that is registered with a userfaultfd: pages that its owner has not provided yet look
+ * like holes, and the dump succeeds without them. Another is a kernel thread of an io_uring: it can
+ * be traced but never stops, so the dump waits for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* linux/sched.h. A program chooses the names of its threads, but not these flags. */
+/* A flag of linux/sched.h. A program chooses the names of its threads, but not these flags. */
 #define IO_WORKER 0x10u
 
 size_t zns_guard_text(pid_t pid, const char *name, char *text, size_t size)
@@ -110,7 +110,7 @@ static bool holds_uffd(pid_t pid)
 	return found;
 }
 
-/* Is it a lazy-pages daemon that still fills a task's memory? */
+/* Is it a lazy-pages daemon that still fills the memory of a task? */
 static bool is_lazy_pages(pid_t pid)
 {
 	char text[4096], *s;
@@ -122,7 +122,9 @@ static bool is_lazy_pages(pid_t pid)
 	return false;
 }
 
-/* The first process behind @after, in the order of /proc, for which @is returns true; 0: none. */
+/*
+ * Finds the first process after @after, in the order of /proc, for which @is returns true; 0: none.
+ */
 static pid_t find_process(bool (*is)(pid_t pid), pid_t after)
 {
 	DIR *dir = opendir("/proc");
@@ -140,8 +142,10 @@ static pid_t find_process(bool (*is)(pid_t pid), pid_t after)
 	return pid;
 }
 
-/* No file tells which of the daemons has a userfaultfd of the task, so all are named. 0: there is
- * no daemon. */
+/*
+ * Writes the names of all lazy-pages daemons into @out, since no file tells which of them has a
+ * userfaultfd of the task. Returns 0 if there is none.
+ */
 static int name_lazy_pages(char *out, size_t len)
 {
 	size_t n = 0;
@@ -153,8 +157,10 @@ static int name_lazy_pages(char *out, size_t len)
 	return nr;
 }
 
-/* Does a userfaultfd provide missing pages of the area? Flags um and ui say so; uw is write protection,
- * with which no page is missing. */
+/*
+ * Does a userfaultfd provide missing pages of the area? The flags um and ui mean that. uw means
+ * write protection, for which no page is missing.
+ */
 static bool is_filled_by_another(const char *flags)
 {
 	const char *s = flags;
@@ -190,7 +196,7 @@ int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char
 	return -1;
 }
 
-/* The checks that criu makes during the freeze, made before it. */
+/* Makes the checks before the freeze that criu makes during it. */
 static int guard_areas(pid_t pid)
 {
 	unsigned long start = 0, end = 0, a, b;
@@ -277,11 +283,11 @@ bool zns_guard_is_pager(pid_t pid)
 }
 
 /*
- * The tree still runs, so seize.c checks each thread again, and proc_parse.c each area. But a
- * refusal there comes after the tasks were frozen and the memory of others was dumped. Reading
+ * The tree still runs, so seize.c checks each thread again, and proc_parse.c each area. But if
+ * these refuse, the tasks have been frozen and the memory of others was dumped already. Reading
  * smaps takes a page walk. So areas are checked only if a process of the tree has a userfaultfd, or
- * if a pager runs that does not take part in this dump: it stops its program now and then, and
- * criu's own attempt to stop it would fail at such a moment.
+ * if a pager runs that does not take part in this dump: such a pager stops its program now and
+ * then, and criu's attempt to stop it would fail at such a moment.
  */
 int zns_guard_tree(pid_t root, bool pre_dump)
 {

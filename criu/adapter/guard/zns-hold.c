@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A restore that waits until its container is started. See include/zns-hold.h. */
+/* Makes a restore wait until its container is started. See include/zns-hold.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* The path may be longer than an address has room for. */
+/* Connects to the socket at @path, which may be longer than the address of a socket allows. */
 static int dial(const char *path)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -40,7 +40,7 @@ static int dial(const char *path)
 	return sk;
 }
 
-/* Is this namespace of @pid different from ours? */
+/* Is the process in another namespace of this kind than we are? */
 static bool own_ns(pid_t pid, const char *name)
 {
 	char path[64];
@@ -69,8 +69,10 @@ static int raise_loopback(void)
 	return ret;
 }
 
-/* Does what a runtime's own `start` relies on: the engine has made the network namespace, and the
- * images have the host name of the dump. */
+/*
+ * Prepares what a runtime's own `start` relies on: the engine has made a new network namespace, and
+ * the images have the host name of the dump.
+ */
 static int prepare(pid_t init, const char *host)
 {
 	int back, ret = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Ctrl-C. See include/zns-stop.h. */
+/* Ends a dump or restore on Ctrl-C. See include/zns-stop.h. */
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -16,11 +16,14 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* timeout(1) sends each signal twice at once; a later one is from the user, who insists */
+/*
+ * s; timeout(1) sends each signal twice at once; one that comes later than this is from a user who
+ * insists
+ */
 #define INSIST_S 1
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-static volatile time_t first; /* when the first signal came; 0: none came */
+static volatile time_t first; /* time of the first signal; 0: none yet */
 static volatile sig_atomic_t ended_by; /* the signal that ended the restore; 0: none */
 static volatile pid_t root; /* the root task, once the restore has made it */
 
@@ -49,7 +52,7 @@ static void take(int sig)
 	errno = saved;
 }
 
-/* Installs the handler, except for signals that the caller ignores or catches. */
+/* Installs the handler, except for signals that the caller ignores or handles. */
 static void install(void)
 {
 	struct sigaction sa = { .sa_handler = take, .sa_flags = SA_RESTART }, old;
@@ -92,7 +95,10 @@ void zns_stop_restore_end(void)
 		block(SIG_BLOCK);
 }
 
-/* Not called in the handler, where the log's buffer may be half written. */
+/*
+ * Prints the reason. This is not done in the handler, which may have interrupted a write to the
+ * log's buffer.
+ */
 void zns_stop_restore_failed(void)
 {
 	if (ended_by)

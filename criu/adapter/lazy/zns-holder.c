@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Keeps the userfaultfds of the lazy-pages daemon open when the daemon dies. When the last
- * descriptor of a userfaultfd is closed, the kernel gives its task zeroes for all pages that have
- * not been fetched. So a second process, the holder, shares the daemon's table of descriptors
- * (CLONE_FILES): whatever the daemon has received, even in the moment before a kill -9, the holder
- * has as well. It sleeps until the daemon has ended, in whatever way. Tasks whose userfaultfd is
- * still open then lack pages. The holder kills these tasks, and closes each userfaultfd only when
- * its memory is gone.
+ * Keeps the userfaultfds of the lazy-pages daemon open when the daemon dies. Otherwise, when the
+ * last descriptor of a userfaultfd is closed, the kernel gives its task zeroes for all pages that
+ * have not been fetched. So a second process, the holder, shares the daemon's table of descriptors
+ * (CLONE_FILES). Any userfaultfd that the daemon has received, even just before a kill -9, the
+ * holder has as well. It sleeps until the daemon has ended, in whatever way. If a task's
+ * userfaultfd is still open then, the task lacks pages: the holder kills the task, and closes its
+ * userfaultfd only when the task's memory is gone.
  *
  * A child that such a task has forked has a userfaultfd of its own, but the holder does not know
- * the child's PID. It answers the child's faults with UFFDIO_POISON (Linux 6.6): SIGBUS. On older
- * kernels the child waits for ever.
+ * the child's PID. It answers the child's faults with UFFDIO_POISON (Linux 6.6), which sends
+ * SIGBUS. On older kernels the child waits for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,9 +44,9 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define LOOK_MS 100 /* how often the holder looks whether a process has ended */
+#define LOOK_MS 100 /* ms between two checks whether a process has ended */
 
-/* struct uffdio_poison of Linux 6.6, which older headers lack */
+/* struct uffdio_poison of Linux 6.6, which is missing in older headers */
 struct poison_arg {
 	struct uffdio_range range;
 	__u64 mode;
@@ -54,13 +54,16 @@ struct poison_arg {
 };
 #define POISON_IOCTL _IOWR(UFFDIO, 0x08, struct poison_arg)
 
-/* Written by the daemon and read by the holder at any moment, even half-way through a change. */
+/* The daemon writes this and may die during a write, so the holder may read it in any state. */
 struct held {
-	/* a pager has all userfaultfds now, and a holder of its own: nothing is left to do here */
+	/*
+	 * the userfaultfds were given to a pager, which has a holder of its own: this holder does
+	 * nothing
+	 */
 	bool given;
 	unsigned int nr;
 	struct {
-		int uffd, pidfd; /* The daemon sets uffd last; -1: this entry is unused. */
+		int uffd, pidfd; /* the daemon sets uffd last; -1: the entry is not used */
 	} task[];
 };
 
@@ -68,7 +71,7 @@ static struct held *held;
 static int daemon_pidfd = -1, held_epollfd = -1;
 static struct epoll_rfd watch = { .fd = -1 };
 
-/* ---- the holder, after the daemon's end ---- */
+/* ---- in the holder, after the daemon's end ---- */
 
 static struct {
 	struct pollfd *v; /* the userfaultfds that are still open */
@@ -92,8 +95,10 @@ static int add(int uffd)
 	return 0;
 }
 
-/* Does the memory behind @uffd still exist? A copy from an unreadable address never changes
- * anything, and fails with ESRCH only if the memory is gone. */
+/*
+ * Does the memory behind @uffd still exist? The function tries a copy from an unreadable address:
+ * it changes nothing, and fails with ESRCH only if the memory is gone.
+ */
 static bool lives(int uffd)
 {
 	static void *unreadable;
@@ -113,8 +118,10 @@ static bool is_uffd(int dir, const char *name)
 	return len == (ssize_t)strlen(UFFD_LINK) && !memcmp(link, UFFD_LINK, len);
 }
 
-/* @close_others false: adds all userfaultfds of the table to the list. True: closes everything
- * else, except the log. */
+/*
+ * Goes through the table of descriptors. @close_others false: adds all userfaultfds to the list.
+ * True: closes all other descriptors, except the log.
+ */
 static int each_fd(bool close_others)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -154,9 +161,11 @@ static void wake(int uffd, unsigned long start, unsigned long len)
 	ioctl(uffd, UFFDIO_WAKE, &r);
 }
 
-/* The daemon may have read faults and died before it answered them. This wakes their threads, so
- * that they fault again. The range shrinks until the ioctl accepts it, since a process may have
- * less address space than 47 bits. */
+/*
+ * Wakes all threads that wait for pages, so that they fault again: the daemon may have read a fault
+ * and died before it answered. The range is made smaller until the ioctl accepts it, since a
+ * process may have an address space of less than 47 bits.
+ */
 static void wake_all(int uffd)
 {
 	struct uffdio_range r = { .start = 1 << 20 };
@@ -183,13 +192,13 @@ static void poison(int uffd, unsigned long address)
 	struct poison_arg a = { .range = { .start = address & PAGE_MASK, .len = PAGE_SIZE } };
 
 	if (!ioctl(uffd, POISON_IOCTL, &a)) {
-		if (is_task(uffd)) /* the task was killed already */
+		if (is_task(uffd)) /* that task was killed already */
 			return;
 		if (!open_uffds.said)
 			pr_err("A child of a restored task gets SIGBUS, for a page that is lost\n");
 		open_uffds.said = true;
 	} else if (errno == EEXIST || errno == EAGAIN || errno == ENOENT) {
-		/* the thread touches the page again, and that fault is answered */
+		/* wake the thread: it touches the page again, and gets the answer */
 		wake(uffd, a.range.start, PAGE_SIZE);
 	}
 }
@@ -206,16 +215,20 @@ static void answer(int uffd)
 	}
 }
 
-/* Kills the tasks that lack pages, then serves their children's faults until none of them is
- * left. */
+/*
+ * Kills the tasks that lack pages, then answers faults of their children until none of them is
+ * left.
+ */
 static void take_over(void)
 {
 	unsigned int i, killed;
 
 	if (held->given)
 		return;
-	/* Nothing is closed while the list of userfaultfds cannot be allocated. Until then the
-	 * tasks that were not killed wait in their faults. */
+	/*
+	 * Close nothing as long as the list of userfaultfds cannot be allocated. Meanwhile the
+	 * tasks that were not killed wait in their faults.
+	 */
 	while (each_fd(false)) {
 		kill_tasks();
 		open_uffds.nr = 0;
@@ -241,8 +254,10 @@ static void take_over(void)
 	}
 }
 
-/* Leaves the daemon's process group, session and work directory, so that a signal to them does
- * not end the holder. */
+/*
+ * Leaves the daemon's process group, session and work directory, so that a signal to that group
+ * does not end the holder.
+ */
 static void detach(void)
 {
 	sigset_t all;
@@ -271,10 +286,12 @@ static int hold(void *arg)
 	return 0;
 }
 
-/* ---- the daemon ---- */
+/* ---- in the daemon ---- */
 
-/* The holder has a copy of the daemon's memory and does not share it: whoever ends a process for
- * lack of memory ends all that share its memory. */
+/*
+ * Starts the holder with a copy of the daemon's memory. They do not share memory, since the OOM
+ * killer ends all processes that share the memory of its victim.
+ */
 static int start(void)
 {
 	pid_t pid = clone_noasan(hold, CLONE_FILES, NULL);
@@ -285,7 +302,10 @@ static int start(void)
 	return watch.fd < 0 ? -1 : 0;
 }
 
-/* Called when the holder has died. It had no exit signal, so __WALL is needed to reap it. */
+/*
+ * Called when the holder has died. It was started without an exit signal, so reaping it takes
+ * __WALL.
+ */
 static int holder_ended(struct epoll_rfd *rfd)
 {
 	pr_warn("The holder of the userfaultfds died, another one is started\n");
@@ -294,7 +314,7 @@ static int holder_ended(struct epoll_rfd *rfd)
 	close_safe(&rfd->fd);
 	if (!start() && !epoll_add_rfd(held_epollfd, rfd))
 		return 0;
-	take_over(); /* no other process can take over */
+	take_over(); /* the holder is dead, so the daemon does its work itself */
 	return -1;
 }
 
@@ -324,7 +344,10 @@ int zns_holder_listen(int sk)
 	return setsockopt(sk, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 }
 
-/* @pid is valid: the task sends its userfaultfd itself and cannot end before its restore does. */
+/*
+ * Notes the task of a userfaultfd. @pid is valid: the task sends its userfaultfd itself, and cannot
+ * exit before its restore has ended.
+ */
 static void remember(int uffd, pid_t pid)
 {
 	unsigned int i;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The lazy-pages daemon's reads from zones. The helper serves many at a time, and copies their
- * pages into the tasks. Its answers come through the daemon's epoll loop, so the daemon sees a
- * fault while other pages are still on their way. The daemon alone reads the tasks' events. The
- * gate (zns-gate.h) keeps the helper from copying to addresses that a task has unmapped, moved or
- * discarded since the read was requested.
+ * How the lazy-pages daemon reads from zones. The helper serves many reads at a time, and copies
+ * their pages into the tasks. Its answers arrive through the daemon's epoll loop, so the daemon can
+ * handle a fault while other pages are being read. Only the daemon reads the tasks' userfaultfd
+ * events. The gate (zns-gate.h) keeps the helper from copying to addresses that a task has
+ * unmapped, moved or discarded since the read was requested.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -37,15 +37,18 @@
 #define LOG_PREFIX "zns: "
 
 #define PIECE ((unsigned long)ZW_WINDOW_MOST)
-#define LEN (512UL << 10) /* one background read: a stripe unit, by default */
-/* One background read while tasks fault: a fault waits until the read before it is in place. */
+#define LEN (512UL << 10) /* bytes of a background read: a stripe unit of the default size */
+/*
+ * bytes of a background read while tasks fault; short, since a fault has to wait for the read
+ * before it
+ */
 #define LEN_BUSY (128UL << 10)
 /* How many reads may be under way at once: BIG in the background (enough to keep the device and
  * the hashing busy), SMALL for faults, FIRST for pages that are fetched before the tasks run. */
 #define BIG 16
 #define SMALL 64
 #define FIRST 32
-/* the background reads at full rate after this long without a fault */
+/* us; after this long without a fault the background reads at its full rate */
 #define QUIET_US 1000
 /* Even while first touches are recorded the background reads one piece this often: only a copy
  * that fails shows that a task has ended. */
@@ -54,7 +57,7 @@
 enum class { BACKGROUND, FAULT, FIRSTS, CLASSES };
 
 static const struct {
-	unsigned int from, to; /* range of indices in lazy.read */
+	unsigned int from, to; /* reads of this class use these indices of lazy.read */
 	unsigned long len;
 	enum zw_fetch fetch;
 } class[CLASSES] = {
@@ -66,24 +69,25 @@ static const struct {
 _Static_assert(READS == ZW_LAZY_READS, "the gate has a place for each read");
 
 struct read {
-	struct page_read *pr; /* NULL: the process ended, its answer is ignored */
-	unsigned long vaddr, nr; /* address in the image */
-	unsigned long to; /* the task's address when the read was requested */
+	struct page_read *pr; /* NULL: the process has ended, and the answer is ignored */
+	/* the first page's address in the image, and the number of pages */
+	unsigned long vaddr, nr;
+	unsigned long to; /* the address in the task when the read was requested */
 	bool used;
 };
 
 static struct {
 	enum class next; /* class of the next read */
-	bool asked, paced; /* in this round of the loop: was a read requested, was one put off */
-	/* two pairs of sockets, so that answers to faults do not queue behind others */
+	bool asked, paced; /* in this round of the loop: a read was requested; a read was delayed */
+	/* two pairs of sockets, so that answers to faults do not wait behind other answers */
 	int sk[2], fault_sk[2];
 	struct zw_gate *gate;
 	bool shut;
-	int uffd; /* userfaultfd of the next read */
-	unsigned long to; /* the task's address for the next read */
+	int uffd; /* userfaultfd for the next read */
+	unsigned long to; /* the address in the task for the next read */
 	enum zw_fetched fetched; /* result of the read whose answer is being handled */
 	struct read read[READS];
-	unsigned int nr[CLASSES]; /* reads under way */
+	unsigned int nr[CLASSES]; /* number of reads under way, by class */
 	unsigned long faults;
 	/* time of the last fault and of the last background read */
 	unsigned long long fault_us, asked_us;
@@ -121,7 +125,7 @@ void zns_lazy_to(int uffd, unsigned long to)
 	lazy.to = to;
 }
 
-/* Handles one answer. io_complete() requests the pages again if they could not be put in place. */
+/* Handles one answer. If pages could not be copied, io_complete() requests them again. */
 static int take(int sk)
 {
 	struct page_read *pr;
@@ -143,7 +147,7 @@ static int take(int sk)
 	if (!pr)
 		return 0;
 	lazy.fetched = r.kind;
-	/* a pager takes over and must know every page's state */
+	/* a pager will take over, and must know the state of every page, so this is an error */
 	if (zns_lazy_lacks() && zns_extends()) {
 		pr_err("A task has changed its memory before it was restored\n");
 		return -1;
@@ -153,10 +157,13 @@ static int take(int sk)
 
 static int answer_event(struct epoll_rfd *rfd)
 {
-	return take(rfd->fd) ? -1 : 1; /* 1: the epoll loop asks for the next read */
+	return take(rfd->fd) ? -1 : 1; /* 1: the epoll loop will request the next read */
 }
 
-/* The helper never sends on this socket, so a readable one means that the helper has ended. */
+/*
+ * Called when the socket becomes readable. The helper never sends on it, so this means that the
+ * helper has ended.
+ */
 static int helper_event(struct epoll_rfd *rfd)
 {
 	zns_pr_err("%s; the restored tasks lack pages\n", zns_helper_gone());
@@ -271,8 +278,10 @@ void zns_lazy_forget(struct page_read *pr)
 
 /* ---- events ---- */
 
-/* Marks reads into [start, start + len) as stale: the task has other memory there now, or will
- * have. */
+/*
+ * Marks reads into [start, start + len) as stale: the task has changed its memory there, or is
+ * about to.
+ */
 static void stale(struct page_read *pr, unsigned long start, unsigned long len)
 {
 	unsigned int n;
@@ -308,8 +317,10 @@ ssize_t zns_uffd_read(int uffd, struct uffd_msg *msg, struct page_read *pr)
 		stale(pr, msg->arg.remap.from, msg->arg.remap.len);
 		stale(pr, msg->arg.remap.to, msg->arg.remap.len);
 	} else if (n != sizeof(*msg) || msg->event == UFFD_EVENT_PAGEFAULT) {
-		/* No address changed, so the gate may open. A read of this loop may wait for
-		 * another one, which needs the gate open. */
+		/*
+		 * No address has changed, so open the gate. A read of this loop may wait for
+		 * another one, which needs an open gate.
+		 */
 		zns_uffd_done();
 	}
 	errno = saved;
@@ -324,7 +335,7 @@ void zns_uffd_done(void)
 	zw_gate_open(lazy.gate);
 }
 
-/* ---- when ---- */
+/* ---- when to read ---- */
 
 static bool quiet(unsigned long long now)
 {
@@ -374,7 +385,7 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 		lazy.next = FIRSTS;
 		return lazy.asked = true;
 	}
-	if (zns_extends()) /* the pager fetches the rest */
+	if (zns_extends()) /* the pager fetches the other pages */
 		return false;
 	if (quiet(now) ? lazy.nr[BACKGROUND] == BIG :
 			 under_way() || now - lazy.asked_us < QUIET_US) {
@@ -395,7 +406,7 @@ static int timeout(int stock)
 		zns_first_check(zns_extends() ? under_way() : lazy.nr[FIRSTS]);
 	if (stock || asked)
 		return stock;
-	/* the page server got all requests, so only its answer changes anything */
+	/* the page server has all requests, so only its answers matter now */
 	if (!zns_session.lazy)
 		return opts.use_page_server ? -1 : stock;
 	recording = zns_first_recording_ms();
@@ -415,7 +426,7 @@ void zns_lazy_end(int ret)
 {
 	if (!zns_session.lazy)
 		return;
-	if (!ret) /* the restore waits for this word even if it has no first pages */
+	if (!ret) /* the restore waits for this message even if there are no first pages */
 		zns_first_check(0);
 	zns_first_end();
 	pr_info("%lu reads for faults\n", lazy.faults);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The socket between a restore and its lazy-pages daemon. Userfaultfds go through it, so the
- * process at the other end decides what the restored tasks find in their memory. CRIU names the
- * socket in its work directory, which may belong to a user.
+ * The socket between a restore and its lazy-pages daemon. Userfaultfds are sent through it, so the
+ * process at the other end decides what the restored tasks find in their memory. CRIU makes a named
+ * socket in its work directory, which may belong to another user.
  *
- * A daemon that the restore starts itself (--zns-memory) gets one end of a nameless pair. A daemon
- * that the administrator has started has a named socket: there the kernel says which user the peer
- * is.
+ * A daemon that the restore starts itself (--zns-memory) gets one end of a socketpair, without a
+ * name. A daemon that the administrator has started uses the named socket. There the kernel says
+ * which user the peer is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +41,10 @@ int zns_lazy_pair(void)
 	return sk[1];
 }
 
-/* 0 if the peer runs as our own user, else -1. Without zones any peer is accepted, as in stock
- * CRIU. */
+/*
+ * Returns 0 if the peer runs as our own user, else -1. Without zones any peer is accepted, as in
+ * unmodified CRIU.
+ */
 static int is_ours(int sk)
 {
 	struct ucred peer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page servers: into zones, and from zones. See include/zns-img.h. */
+/* Page servers that write to zones or read from zones. See include/zns-img.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -19,7 +19,10 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* uffd.c asks for more at once, so the helper reads ahead while this much is sent */
+/*
+ * bytes; a request of uffd.c may be larger, so it is read and sent in pieces of this size: the
+ * helper reads ahead meanwhile
+ */
 #define SERVE_MAX (1UL << 20)
 
 struct source {
@@ -32,7 +35,7 @@ static LIST_HEAD(sources);
 
 int zns_serve_begin(bool of_dump)
 {
-	if (of_dump) /* a dump reads its pages from pipes */
+	if (of_dump) /* the page server of a dump reads its pages from pipes */
 		return 0;
 	if (!opts.lazy_pages)
 		return zns_receive_begin();

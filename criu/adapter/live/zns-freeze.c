@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Waits that a freeze does not need. See include/zns-freeze.h. */
+/* Shortens waits during a freeze that are not necessary. See include/zns-freeze.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,12 @@
 #ifndef FSMOUNT_CLOEXEC
 #define FSMOUNT_CLOEXEC 1
 #endif
-#define LOOK_NS 1000000 /* time between two looks */
+#define LOOK_NS 1000000 /* ns between two checks */
 #define NS_PER_S 1000000000ll
 
-static int cgroup2 = -1; /* a mount of cgroup v2 that is in no directory */
+static int cgroup2 = -1; /* a mount of cgroup v2 that is not attached to any directory; -1: none */
 
-/* Does the file have the word? (A longer file cannot have it.) */
+/* Is the content of the file exactly this word? */
 static bool says(int fd, const char *word)
 {
 	char text[256];
@@ -40,7 +40,10 @@ static bool says(int fd, const char *word)
 	return strstr(text, word);
 }
 
-/* With cgroup v1 the file shows that it is freezing; with v2 it only repeats the request. */
+/*
+ * Is the cgroup still freezing? In cgroup v1 the state file says so. In v2 it only repeats the
+ * request, so cgroup.events is read.
+ */
 static bool freezing(int fd)
 {
 	char path[PATH_MAX];
@@ -77,7 +80,7 @@ static void note_time(int how)
 
 	if (!path)
 		return;
-	/* not the coarse clock: the kernel gives some files finer times */
+	/* not the coarse clock: the kernel uses finer times for some files */
 	clock_gettime(CLOCK_REALTIME, &now);
 	fd = open(path, O_WRONLY | how | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || dprintf(fd, "%lld\n", now.tv_sec * NS_PER_S + now.tv_nsec) < 0)
@@ -95,7 +98,7 @@ void zns_dump_taken(void)
 	note_time(O_APPEND);
 }
 
-/* Is the task in criu's own cgroups? criu looks into cgroups only for other tasks. */
+/* Is the task in the same cgroups as criu? criu opens cgroups only for other tasks. */
 static bool in_our_cgroups(pid_t pid)
 {
 	char path[32], text[2][4096];
@@ -114,8 +117,10 @@ static bool in_our_cgroups(pid_t pid)
 	       !memcmp(text[0], text[1], len[0]);
 }
 
-/* Opens cgroup v2 before the freeze: its mount waits for an RCU grace period (10 ms) each time,
- * because it sets the hierarchy's options. Mounts of v1 do not wait. */
+/*
+ * Mounts cgroup v2 before the freeze: each mount of it waits for an RCU grace period (10 ms),
+ * because it sets the options of the hierarchy. Mounts of v1 do not wait.
+ */
 void zns_cgroup2_open(pid_t pid)
 {
 	int fs;
@@ -141,7 +146,7 @@ void zns_cgroup2_close(void)
 	close_safe(&cgroup2);
 }
 
-/* The number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: the reply has none. */
+/* Returns the number in a reply to IPCTNL_MSG_CT_GET_STATS. -1: the reply has none. */
 static long long nr_entries(const char *reply, ssize_t len)
 {
 	const struct nlmsghdr *h = (const void *)reply;
@@ -189,7 +194,7 @@ bool zns_no_conntrack(void)
 	return !nr;
 }
 
-/* Asks each program for its version; criu stores the answers. */
+/* Runs each program of iptables to get its version, before the freeze. criu keeps the answers. */
 void zns_find_iptables(pid_t pid)
 {
 	struct stat ours, theirs;
@@ -204,7 +209,10 @@ void zns_find_iptables(pid_t pid)
 		get_legacy_iptables_bin(true, false);
 }
 
-/* iptables-legacy-save lists the tables that this file names, and none if there is no such file. */
+/*
+ * Does the file that lists the kernel's tables name none, or not exist? Then iptables-legacy-save
+ * would print nothing.
+ */
 bool zns_no_tables(bool ipv6)
 {
 	const char *path = ipv6 ? "/proc/thread-self/net/ip6_tables_names" :
@@ -213,7 +221,7 @@ bool zns_no_tables(bool ipv6)
 	ssize_t len;
 	int fd;
 
-	if (!zns_active() || getenv("CR_IPTABLES")) /* this variable may name another program */
+	if (!zns_active() || getenv("CR_IPTABLES")) /* $CR_IPTABLES may name another program */
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

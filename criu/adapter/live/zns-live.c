@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Live dumps: the helper copies memory while the tasks run, and the freeze takes only the rest.
+ * Live dumps: the helper copies memory while the tasks run, and only the rest during the freeze.
  * See include/zns-img.h and Documentation/inside/live.md.
  */
 #include <stdio.h>
@@ -36,18 +36,19 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static bool tracks; /* true if the helper tracks written pages, also without --zns-live */
-static bool reads_smaps; /* the helper has lines and flags of smaps */
-static pid_t guards_due; /* the task whose guard pages were not looked for yet; 0: none */
-static bool names_pages; /* an image of a task whose pages the helper has is being made */
+static bool tracks; /* the helper tracks written pages, which it also does without --zns-live */
+static bool reads_smaps; /* the helper has read lines and flags of smaps, so criu need not */
+static pid_t guards_due; /* the task for which guard pages still have to be looked for; 0: none */
+/* the images that are being written belong to a task whose pages the helper has */
+static bool names_pages;
 
 /*
- * Answers that the helper works on while criu does other things for the task, or for the one
- * before it. A PID of 0: none is on its way.
+ * Requests to the helper whose answers are awaited later: the helper works on them while criu does
+ * other things for the same task or the one before it. PID 0: no request is under way.
  */
 struct ahead {
 	pid_t pid;
-	int sk; /* -1: the request failed, with the answer in @r */
+	int sk; /* -1: the request failed, and @r has the error */
 	struct zw_reply r;
 };
 static struct ahead smaps_ahead, final_ahead;
@@ -92,8 +93,10 @@ void zns_live_decided(const struct zw_reply *r)
 {
 	bool live = r->kind == ZW_KIND_LIVE || r->kind == ZW_KIND_DURABLE;
 
-	/* a script that runs after the dump must find a checkpoint, unless the user has chosen
-	 * otherwise */
+	/*
+	 * a script that runs after the dump must find a checkpoint, unless the user has chosen
+	 * otherwise
+	 */
 	if (live && !(zns_opts.live & ZW_LIVE_ON))
 		zns_live_durable = r->kind == ZW_KIND_DURABLE || (zns_scripts && !zns_over_rpc);
 	zns_opts.live &= ~ZW_LIVE_ON;
@@ -120,7 +123,7 @@ int zns_live_rounds(bool pre_dump)
 	tracks = track && r.kind == ZW_KIND_PAGES;
 	reads_smaps = m.h.nr & ZW_ROUNDS_SMAPS && r.kind == ZW_KIND_PAGES;
 	if (track && !tracks && kdat.has_dirty_track && !(zns_opts.live & ZW_LIVE_ON))
-		return 0; /* criu itself refuses this */
+		return 0; /* return 0: criu itself refuses this later */
 	if (pre_dump && !tracks && !kdat.has_dirty_track) {
 		pr_err("pre-dump needs a kernel that tracks changed memory, and this one does not: make a full dump (criu dump); "
 		       "%s\n",
@@ -134,7 +137,10 @@ int zns_live_rounds(bool pre_dump)
 	return 0;
 }
 
-/* A task that will be killed must not be killed before its checkpoint is safe. */
+/*
+ * Does the commit follow the thaw? Not if the tasks are killed after the dump: then the checkpoint
+ * must be durable first.
+ */
 bool zns_live_commits_late(void)
 {
 	return zns_opts.live & ZW_LIVE_ON && is_live() && !zns_live_durable &&
@@ -166,8 +172,8 @@ static void ask_smaps(pid_t pid)
 }
 
 /*
- * Ask for the areas of the next task in advance: all tasks stand still, so they do not change
- * while criu works on this one.
+ * Requests the areas of the next task in advance: all tasks are frozen, so they do not change while
+ * criu works on this task.
  */
 static void ask_next_smaps(pid_t pid)
 {
@@ -208,13 +214,16 @@ bool zns_guards_later(pid_t pid)
 	return true;
 }
 
-/* @fd: a list of guard pages that the helper has found, or -1. */
+/*
+ * Adds guard pages to the task's areas. @fd: a list that the helper has made; -1: none, look for
+ * them.
+ */
 static int list_guards(pid_t pid, struct vm_area_list *vmas, int fd)
 {
 	struct zw_iov v;
 	int ret = 0;
 
-	if (guards_due != pid) /* a pre-dump */
+	if (guards_due != pid) /* in a pre-dump nobody needs them */
 		return 0;
 	if (fd < 0)
 		ret = collect_madv_guards(pid, vmas);
@@ -241,8 +250,10 @@ static int by_address(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Bitmap of pages that hold threads' stacks: a lazy restore fetches them before it lets the threads
- * run. */
+/*
+ * Makes a bitmap of the pages that contain threads' stacks: a lazy restore fetches them before it
+ * lets the threads run.
+ */
 static uint64_t *stack_pages(struct pstree_item *item)
 {
 	uint64_t *page = xmalloc((item->nr_threads + 1) * sizeof(*page));
@@ -257,7 +268,10 @@ static uint64_t *stack_pages(struct pstree_item *item)
 	return page;
 }
 
-/* @stack: the next stack page that is not below the last area. */
+/*
+ * Lists an area that may be restored lazily, without its stack pages. @stack: the next stack page
+ * that is not below the last area.
+ */
 static uint32_t list_lazy(struct zw_area *a, uint64_t start, uint64_t end, const uint64_t **stack)
 {
 	uint32_t nr = 0;
@@ -275,7 +289,7 @@ static uint32_t list_lazy(struct zw_area *a, uint64_t start, uint64_t end, const
 	return nr;
 }
 
-/* Marks pages as generate_iovs (mem.c) does. */
+/* Lists a private area, and marks as lazy what generate_iovs() (mem.c) would. */
 static uint32_t list_private(struct zw_area *a, VmaEntry *e, const uint64_t **stack)
 {
 	if (vma_entry_can_be_lazy(e))
@@ -285,7 +299,10 @@ static uint32_t list_private(struct zw_area *a, VmaEntry *e, const uint64_t **st
 	return 1;
 }
 
-/* Areas as generate_vma_iovs (mem.c) chooses them. Shared ones go to criu's own table. */
+/*
+ * Lists the areas that generate_vma_iovs() (mem.c) would dump. Shared areas go into criu's own
+ * table.
+ */
 static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint32_t *nr)
 {
 	uint64_t *stacks = stack_pages(item);
@@ -334,14 +351,15 @@ static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint3
 	return -1;
 }
 
-/* The helper has the pages. These images only name them; it puts their contents in. */
+/* Makes the images of the task's pages without the pages: the helper has these, and adds them. */
 static int open_and_close_images(struct pstree_item *item)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_IMAGE);
 	struct page_xfer xfer = {};
 	int ret;
 
-	/* the parent's pagemaps, all of the chain, are of no use here, and nothing is to be sealed
+	/*
+	 * set names_pages: do not open the pagemaps of the whole chain, and do not seal the image
 	 */
 	names_pages = true;
 	ret = open_page_xfer(&xfer, CR_FD_PAGEMAP, vpid(item));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pages to a page server, with the helper as the tracker: it says which pages were written since
- * the round before, and reads them; they are sent here, as the connection (and its TLS) is criu's.
- * See zns-send.h.
+ * Sends pages to a page server, with the helper as the tracker: the helper says which pages were
+ * written since the round before, and reads them. criu sends them, since it owns the connection
+ * (and its TLS). See zns-send.h.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,20 +32,22 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* seconds without a sign of life after which a page server is given up: tasks may be frozen
- * meanwhile */
+/* s; a page server that is silent for this long is given up, since tasks may be frozen meanwhile */
 #define DEAD_S 20
 
-static struct zw_chunk *chunk; /* NULL: the helper does not track */
-static bool late; /* a pre-dump: pages follow the thaw */
+/* memory for pages, shared with the helper; NULL: the helper does not track */
+static struct zw_chunk *chunk;
+static bool late; /* a pre-dump, whose pages are sent after the thaw */
 
 bool zns_sends(void)
 {
 	return chunk;
 }
 
-/* Asks the page server. 1: it is ours, *ids has its checkpoint and parent; 0: it is another
- * program; -1: an error was printed. */
+/*
+ * Asks the page server who it is. 1: it is ours, and *ids has its checkpoint and parent; 0: it is
+ * another program; -1: an error was printed.
+ */
 static int ask_server(struct zw_send *ids)
 {
 	uint8_t *out = (uint8_t *)ids;
@@ -80,7 +82,10 @@ static int map_chunks(int fd)
 	return 0;
 }
 
-/* 0: the helper tracks; 1: it does not, and @why has the reason; -1: an error was printed. */
+/*
+ * Asks the helper to track. 0: it does; 1: it does not, and @why has the reason; -1: an error was
+ * printed.
+ */
 static int begin(struct zns_msg *m, const char **why)
 {
 	static struct zw_reply r;
@@ -143,7 +148,10 @@ int zns_send_begin(bool pre_dump)
 
 /* ---- pages ---- */
 
-/* The page server's host may have vanished. Tasks must not wait for it longer than this. */
+/*
+ * Limits how long a connection may be silent. The page server's host may have vanished, and tasks
+ * must not wait for it longer.
+ */
 int zns_limit_silence(int sk)
 {
 	int on = 1, idle_s = 5, every_s = 5, tries = (DEAD_S - 5) / 5, dead_ms = DEAD_S * 1000;
@@ -172,10 +180,12 @@ static int send_all(const uint8_t *buf, size_t len)
 	return 0;
 }
 
-#define IOVS 1024 /* entries of one call, which is half as many runs */
+#define IOVS 1024 /* entries of one sendmsg(); a run of pages takes two */
 
-/* The same format as in page-xfer.c, but for many runs at once: there, scattered pages cost two
- * calls each. */
+/*
+ * A header of page-xfer.c's protocol. Here many runs are sent at once, while page-xfer.c makes two
+ * calls for each run.
+ */
 struct ps_iov {
 	uint32_t cmd;
 	uint64_t nr_pages, vaddr, dst_id;
@@ -254,7 +264,7 @@ static int send_chunk(struct page_xfer *xfer, const struct zw_chunk *c, uint32_t
 	return opts.tls ? 0 : send_plain(xfer, c, nr);
 }
 
-/* Asks for the next chunk; returns the socket for zns_recv_reply(). */
+/* Requests the next chunk. Returns the socket for zns_recv_reply(). */
 static int ask_chunk(pid_t pid, uint32_t n)
 {
 	struct zns_msg m = ZNS_MSG(ZW_SEND_PAGES);
@@ -279,7 +289,10 @@ static int take_chunk(int *sk, struct zw_reply *r)
 	return ret ? -1 : 0;
 }
 
-/* Sends all chunks: one is filled while the other is sent. @r: the answer with the first one. */
+/*
+ * Sends all chunks; the helper fills one while the other is being sent. @r: the answer with the
+ * first chunk.
+ */
 static int send_chunks(struct page_xfer *xfer, pid_t pid, struct zw_reply *r)
 {
 	int sk, ret = 0;
@@ -344,7 +357,7 @@ int zns_send_end(int failed)
 	struct zns_msg m = ZNS_MSG(ZW_SEND_DONE);
 	struct zw_reply r;
 
-	/* the pages were sent, even if the tracker fails */
+	/* if only the tracker fails here, the pages were sent */
 	if (!failed && zns_ask(&m, &r, NULL))
 		pr_warn("%s: the next round is a full one\n", r.msg);
 	zns_link_close();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The lock of the network in a dump. See include/zns-netlock.h. */
+/* Locks the network during a dump. See include/zns-netlock.h. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -27,13 +27,14 @@ struct nft_ctx;
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* criu cuts the name to this length, and a restore looks for the cut name. */
+/* criu cuts the table's name to this length, and a restore looks for the shortened name. */
 #define TABLE_MAX 32
-#define CONN_MAX 256 /* two elements of a set: a connection, as seen from both ends */
+/* bytes for two elements of a set: a connection as seen from both of its ends */
+#define CONN_MAX 256
 
 static enum {
-	CRIUS, /* criu's own lock: no dump into zones, or not with nftables */
-	NOTHING, /* nothing is locked, so far */
+	CRIUS, /* criu's own lock is used: the dump is not into zones, or not with nftables */
+	NOTHING, /* nothing is locked yet */
 	WHOLE, /* the whole namespace is locked */
 	CONNS, /* single connections are locked */
 } lock;
@@ -43,7 +44,7 @@ static char table[TABLE_MAX];
 /* nftables context in the task's network namespace. NULL: nothing will be locked */
 static struct nft_ctx *nft;
 
-/* Connections of a locked namespace, IPv4 and IPv6: the elements of the sets, as text. */
+/* Connections of the locked namespace, for IPv4 and IPv6: elements of the sets, as text. */
 static struct {
 	char *text;
 	size_t len, room;
@@ -71,8 +72,10 @@ static void nft_close(void)
 	nft = NULL;
 }
 
-/* Runs all commands of @text as one transaction. (`create table` accepts a block and
- * ignores it.) */
+/*
+ * Runs all commands of @text as one transaction. (`create table` would accept a block, but ignore
+ * it.)
+ */
 static int run(struct nft_ctx *ctx, const char *text)
 {
 	if (!ctx || NFT_RUN_CMD(ctx, text)) {
@@ -105,8 +108,10 @@ static int delete_table(struct nft_ctx *ctx)
 	return run(ctx, text);
 }
 
-/* Lifts the lock. Runs in the watcher, in the task's network namespace. With iptables all dumps
- * share one chain: it stays as long as another dump's rule jumps to it. */
+/*
+ * Removes the lock. Runs in the watcher, in the task's network namespace. With iptables all dumps
+ * share one chain: it is kept as long as the rule of another dump jumps to it.
+ */
 static void lift(void)
 {
 	static char rules[] =
@@ -126,8 +131,8 @@ void zns_netlock_choose(void)
 }
 
 /*
- * The context is opened here, not in the freeze. Its socket waits for an RCU grace period when it
- * is closed: that is left to the end.
+ * Opens the context before the freeze. Closing its socket waits for an RCU grace period, so that is
+ * left to the end.
  */
 static int open_there(int netns, int own, bool same)
 {
@@ -158,7 +163,7 @@ int zns_netlock_begin(pid_t pid)
 		goto out;
 	same = of_task.st_ino == of_us.st_ino;
 	lock = by_iptables ? CRIUS : NOTHING;
-	/* in a namespace that is criu's own, too, only dumped connections are locked */
+	/* if criu is in the same namespace, only the dumped connections are locked */
 	ret = 0;
 	if (same && (by_iptables || !opts.tcp_established_ok))
 		goto out;
@@ -196,8 +201,10 @@ static const char *elements(bool v6)
 	return conns[v6].len ? conns[v6].text : "";
 }
 
-/* Runs @before, then makes a table that drops packets of the connections in its sets, as criu's own
- * does. */
+/*
+ * Runs the commands @before, then makes a table that drops the packets of the connections in its
+ * sets, like criu's own table.
+ */
 static int lock_conns(const char *before)
 {
 	static const char form[] =
@@ -298,9 +305,9 @@ int zns_netlock_unlock(void)
 }
 
 /*
- * Reduces the lock that stays for the restore to the connections' packets: without it the kernel
- * would answer them with a reset. It must not block more, since another container may share the
- * namespace, and there may never be a restore.
+ * Restricts the lock that stays until the restore to packets of the dumped connections. Without a
+ * lock, the kernel would answer these packets with a reset. More must not be locked, since another
+ * container may share the namespace, and there may never be a restore.
  */
 static void narrow(void)
 {
@@ -311,8 +318,9 @@ static void narrow(void)
 		pr_warn("The network stays locked until the restore: nft delete table %s\n", table);
 }
 
-/* Tells zns-runc the table's name without its family, since zns-runc may create the container
- * again. */
+/*
+ * Writes the table's name, without its family, for zns-runc, which may create the container again.
+ */
 static void note(void)
 {
 	const char *path = secure_getenv("ZNS_NETLOCK_NOTE"), *name = strchr(table, ' ');

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The watcher: lifts the lock of the network if criu is killed while it has that lock. See
- * include/zns-netlock.h. */
+/*
+ * The watcher: removes the lock of the network if criu is killed while the lock is in place. See
+ * include/zns-netlock.h.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -27,8 +29,10 @@
 static volatile bool *held; /* memory that is shared with the watcher */
 static int to_watcher = -1;
 
-/* Takes a socket, which comes with a byte, and keeps it open. A byte without a socket: criu does
- * not need the watcher any more (@over). */
+/*
+ * Receives a byte, and a socket with it, which is kept open. A byte without a socket means that
+ * criu does not need the watcher any more (*over).
+ */
 static bool take(int sk, bool *over)
 {
 	union {
@@ -47,8 +51,10 @@ static bool take(int sk, bool *over)
 	return n == 1 && !*over;
 }
 
-/* Ends repair mode of the sockets. They are open from @first on with consecutive numbers, since
- * none was closed. */
+/*
+ * Ends the repair mode of the sockets. Their descriptors are consecutive from @first on, since none
+ * was closed.
+ */
 static void repair_off(int first)
 {
 	int off = 0, fd;
@@ -59,7 +65,7 @@ static void repair_off(int first)
 
 enum { AT_CRIU = ZNS_ALONE_FD, AT_NETNS, AT_SOCKET, AT_TAKEN };
 
-/* The watcher's process, beside criu. */
+/* The main function of the watcher's process, which runs beside criu. */
 static void watch(int criu, int netns, int sk, void (*lift)(void))
 {
 	struct pollfd p[] = { { .fd = AT_CRIU, .events = POLLIN },
@@ -76,8 +82,10 @@ static void watch(int criu, int netns, int sk, void (*lift)(void))
 			;
 	} while (!over && !(p[0].revents & POLLIN));
 	if (!over && *held) {
-		/* Before the lock is lifted: sockets must be out of repair mode when the next
-		 * packet comes. */
+		/*
+		 * End repair mode before the lock is removed: the sockets must be ready when the
+		 * next packet arrives.
+		 */
 		repair_off(AT_TAKEN);
 		if (!setns(AT_NETNS, CLONE_NEWNET))
 			lift();
@@ -96,7 +104,10 @@ int zns_netwatch_start(int netns, void (*lift)(void))
 	if (criu >= 0 && mem != MAP_FAILED &&
 	    !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk)) {
 		held = mem;
-		/* Forks twice, as for the helper's guard: so no process here has to wait for it. */
+		/*
+		 * Forks twice, as for the helper's guard, so that no process here has to reap the
+		 * watcher.
+		 */
 		pid = fork();
 		if (pid == 0) {
 			pid = fork();
