@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Zones for memory contexts. A context's lease belongs to no connection: it lives as long as a
- * process has its lock file locked, and any connection that names the context takes the lease over.
- * Its zones are written into that file before they are granted, so the next broker knows them too
- * (adopt_all). A context's writes give way to dumps and restores; its reads do not.
+ * Zones for memory contexts. A context's lease belongs to no connection: it exists as long as a
+ * process holds the lock on the context's lock file, and any connection that names the context
+ * takes over the lease. A zone is written into the lock file before it is granted, so the next
+ * broker knows it too (adopt_all). A context's writes give way to dumps and restores, its reads do
+ * not.
  */
 #include <string.h>
 #include "zns/broker.h"
@@ -12,9 +13,9 @@
 
 #define WIDTH_MAX 16u
 #define WIDTH_UNASKED 4u
-#define LOOK_NS 500000000ull /* time between two looks at a lock file */
+#define LOOK_NS 500000000ull /* ns between two checks of a lock file */
 
-/* The context's lease; NULL: there is none. */
+/* Finds the context's lease; NULL: it has none. */
 static struct lease *find(const struct znsd *d, const uint8_t *id)
 {
 	struct lease *l = yielding_find(d, id);
@@ -22,7 +23,10 @@ static struct lease *find(const struct znsd *d, const uint8_t *id)
 	return l && memory_is(l) ? l : NULL;
 }
 
-/* The best groups as for a dump that shares with nobody, but never all: dumps need some too. */
+/*
+ * Chooses the best groups, as for a dump that shares no group. Never chooses all groups, since
+ * dumps need some too.
+ */
 static int choose(struct znsd *d, struct lease *l, const ZnsPb__MemoryBegin *q, struct zns_err *err)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
@@ -49,7 +53,7 @@ static struct lease *new_lease(struct znsd *d, const struct zns_context *c, int 
 	char name[sizeof(c->container) + 16];
 	struct lease *l;
 
-	/* Not the container's own name: its dumps must not continue these zones. */
+	/* the container's own name would let the container's dumps continue these zones */
 	snprintf(name, sizeof(name), "memory:%s", c->container);
 	l = lease_new(d, NULL, pid, LEASE_YIELDING, name, c->id);
 	l->yields.ops = &memory_leases;
@@ -59,7 +63,7 @@ static struct lease *new_lease(struct znsd *d, const struct zns_context *c, int 
 	return l;
 }
 
-/* Zones that another connection of this context was writing are not written any more. */
+/* Stops writing to the zones that another connection of this context was writing. */
 static void take_over(struct znsd *d, struct lease *l, const struct holder *who)
 {
 	uint32_t i;
@@ -181,7 +185,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	ret = make_room(d, *zone, true, err);
 	if (ret)
 		return ret;
-	/* written to the lock file first, so that the next broker knows it */
+	/* write the zone to the lock file first, so that the next broker knows it */
 	ret = zns_context_set(memory_of(l)->fd, *zone, true);
 	if (ret)
 		return zns_fail_sys(err, ret, "the lock file of %s", l->container);
@@ -201,7 +205,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 	note(d, l, q->not_zones, q->n_not_zones, true);
 	for (i = 0; i < q->n_zones; i++) {
 		if (!lease_zone_find(l, q->zones[i]))
-			continue; /* the request named it twice */
+			continue; /* the request names the zone twice */
 		lease_zone_drop(d, l, q->zones[i]);
 		if (!zones_refresh(d, q->zones[i], 1, NULL))
 			zone_settle(d, q->zones[i]);
@@ -268,8 +272,10 @@ static void forget(struct znsd *d, struct lease *l)
 		unlink(path);
 }
 
-/* May the lock file claim this zone? Only if all live data in it is this context's memory, which
- * checkpoints name. */
+/*
+ * May the lock file claim this zone? Only if all live data in it, which checkpoints refer to, are
+ * memory of this context.
+ */
 static bool may_have(const struct znsd *d, const struct zns_context *c, uint32_t zone)
 {
 	const ZnsPb__ZoneUse *u = zns_store_zone_memory(d->store, zone);
@@ -296,7 +302,7 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 			continue;
 		}
 		lease_zone_add(d, l, i, 0);
-		/* The pager may still write there, until it connects again. */
+		/* the pager may still write to the zone until it connects again */
 		l->zones[l->nr_zones - 1].done = true;
 		if (!lease_has_group(l, d->zones[i].group) && l->nr_groups < WIDTH_MAX)
 			l->groups[l->nr_groups++] = d->zones[i].group;
@@ -337,7 +343,7 @@ static void adopt_all(struct znsd *d)
 	zns_context_each(d->reg.uuid, adopt_one, d);
 }
 
-/* ---- what the broker knows of contexts ---- */
+/* ---- what the broker reports of contexts ---- */
 
 static void release(struct lease *l)
 {
@@ -345,8 +351,11 @@ static void release(struct lease *l)
 	free(l->yields.own);
 }
 
-/* A restore into a context leaves memory in its checkpoint until it is touched. The lock file names
- * the checkpoint, so this holds as long as the context lives. */
+/*
+ * Returns the checkpoint from which the context was restored. Such a restore leaves memory in its
+ * checkpoint until the memory is touched. The lock file names the checkpoint as long as the context
+ * exists.
+ */
 static bool origin(const struct lease *l, uint8_t *id)
 {
 	static const uint8_t none[ZNS_UUID_LEN];
@@ -361,7 +370,7 @@ static bool origin(const struct lease *l, uint8_t *id)
 
 static int in_use(const struct lease *l, const char *checkpoint, struct zns_err *err)
 {
-	const char *name = strchr(l->container, ':') + 1; /* the lease is called memory:NAME */
+	const char *name = strchr(l->container, ':') + 1; /* the lease's name is memory:NAME */
 
 	return zns_fail(err, -EBUSY,
 			"checkpoint %s has memory of the running program %s: `znsctl memory detach "

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ceilings for memory contexts from tenants.conf: how many bytes of zones a context may have, and
- * how fast it may write. Without a rule it may have a multiple of its program's cgroup limit: so
- * whoever limits a program's memory also limits its part of the device. A context at its ceiling
- * keeps what it has there, and its processes keep the rest in DRAM.
+ * Limits for memory contexts from tenants.conf: how many bytes a context may have on zones, and how
+ * fast it may write. Without a rule for it, a context may have a multiple of the limit of its
+ * program's cgroup: so whoever limits a program's memory also limits its share of the device. A
+ * context at its limit keeps what it has on zones, and the rest of its memory stays in DRAM.
  */
 #include <inttypes.h>
 #include <string.h>
 #include "memory.h"
 #include "zns/config.h"
 
-#define LOOK_NS 1000000000ull /* time between two looks at the file */
+#define LOOK_NS 1000000000ull /* ns between two checks of the file */
 #define BURST_NS 1000000000ull
-#define GROUP_TIMES 4u /* a context may have this many times its cgroup's limit on zones */
+/* without a rule, a context may have this many times the limit of its cgroup on zones */
+#define GROUP_TIMES 4u
 
 /* The container's name: the lease "memory:shop+web+app" belongs to shop/web/app. */
 static void plain_name(const struct lease *l, char *out, size_t len)
@@ -38,7 +39,7 @@ static void look(struct lease *l)
 	m->ceiling_ns = now;
 	plain_name(l, name, sizeof(name));
 	m->wrong = zns_tenant_find(name, -1, &t, &err) != 0;
-	if (m->wrong) { /* a wrong file lets nobody write, as for dumps */
+	if (m->wrong) { /* with an error in the file no context may write, as no dump may */
 		snprintf(m->refused, sizeof(m->refused), "%.390s", err.msg);
 		return;
 	}
@@ -66,7 +67,10 @@ static uint64_t left(uint64_t max, uint64_t have)
 	return !max ? UINT64_MAX : max > have ? max - have : 0;
 }
 
-/* Applies if no rule gives the context a limit. */
+/*
+ * The bytes left under the multiple of the cgroup's limit. Applies if no rule gives the context a
+ * limit.
+ */
 static uint64_t left_of_group(const struct memory_lease *m)
 {
 	if (m->max_memory || m->group_limit > UINT64_MAX / GROUP_TIMES)
@@ -81,7 +85,7 @@ const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room
 
 	look(l);
 	*room = 0;
-	/* The context began before encryption was asked for. */
+	/* The context was begun before encryption was required. */
 	if (wanted_encryption(d) && !l->yields.encrypted) {
 		snprintf(m->refused, sizeof(m->refused),
 			 "%.200s takes encrypted data only by now, and this context is not: "
@@ -122,7 +126,7 @@ bool memory_too_fast(struct lease *l)
 		return false;
 	rate = MIB((uint64_t)m->max_mibps);
 	past = zns_min(now - m->allowed_ns, BURST_NS);
-	/* a new pager counts from 0 */
+	/* the count of a new pager begins at 0 */
 	if (!m->allowed_ns || m->written + rate < m->allowed)
 		m->allowed = m->written;
 	m->allowed = zns_min(m->allowed + rate / 1000 * (past / 1000000), m->written + rate / 4);

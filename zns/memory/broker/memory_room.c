@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many zones each memory context may have open. There may be more contexts than zones that can
- * be open. All contexts together get at most half of the device's open limit. While there is
- * plenty, a context takes as many as it can use, else an equal share. If a context finds none,
- * another one must give its zones back: one that has more than its share, or has not written for a
- * while.
+ * Limits how many zones each memory context may have open. There may be more contexts than zones
+ * that can be open. All contexts together get at most half of the device's open limit. As long as
+ * there are enough, a context takes as many as it can use, else an equal share. If a context finds
+ * no zone, another one must give back its zones: one that has more than its share, or has not
+ * written for a while.
  *
- * All contexts together get at most half of the data zones, too, so that a container's label cannot
- * take the device away from dumps.
+ * All contexts together also get at most half of the data zones, so that a label of a container
+ * cannot take the device away from dumps.
  */
 #include "memory.h"
 
-#define IDLE_NS 2000000000ull /* a context without writes for this long is idle */
-#define WANTS_NS 2000000000ull /* time for which a context that found no zone counts as waiting */
+#define IDLE_NS 2000000000ull /* ns; a context without writes for this long is idle */
+#define WANTS_NS 2000000000ull /* ns for which a context that has found no zone counts as waiting */
 
-static uint64_t wanted_ns; /* when a context last found no zone to open; 0: not lately */
+/* when a context last found no zone to open; 0: not since a zone was given back */
+static uint64_t wanted_ns;
 
 bool memory_has_its_part(const struct znsd *d)
 {
@@ -25,7 +26,7 @@ bool memory_has_its_part(const struct znsd *d)
 	return yielding_zones(d) >= zns_max(1u, data / 2);
 }
 
-/* Data zones that all contexts may write at once; UINT32_MAX: any number. */
+/* Most data zones that all contexts may write at once; UINT32_MAX: no limit. */
 static uint32_t most(struct znsd *d)
 {
 	uint32_t total = budget_total(d);
@@ -70,7 +71,7 @@ bool memory_room(struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* Each time that a context finds no zone, one zone is given back. */
+/* Each time a context finds no zone, one other context gives back its zones. */
 bool memory_gives_back(struct znsd *d, const struct lease *l)
 {
 	uint64_t now = zns_mono_ns();

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Handles the requests of a memory context's pager. The table below makes them known to the
- * broker. */
+/*
+ * Handles the requests of the pager of a memory context. The table below registers the handlers
+ * with the broker.
+ */
 #include "memory.h"
 #include "../../broker/requests/requests.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl memory: running programs whose unused memory is on zones
- * (Documentation/inside/memory.md) */
+/*
+ * znsctl memory: programs whose unused memory is moved to zones while they run
+ * (Documentation/inside/memory.md)
+ */
 #include <string.h>
 #include "memory.h"
 
@@ -101,10 +103,13 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		ZnsPb__MemoryAnswer *r;
 		int ret = memory_status(names[i], &r, &err);
 
-		if (ret == -EPIPE) /* the pager ended while it was asked, as after a detach */
+		/* the pager has exited before its answer, as it does after a detach */
+		if (ret == -EPIPE)
 			ret = memory_status(names[i], &r, &err);
-		/* The socket of a dead pager: either the keeper is starting another one, or there
-		 * is no keeper. */
+		/*
+		 * the socket belongs to a dead pager: the keeper is starting the next one, or there
+		 * is no keeper
+		 */
 		if (ret == -ENOENT)
 			continue;
 		if (ret) {
@@ -190,7 +195,7 @@ static int cmd_memory(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (strcmp(argv[1], subs[i].name + len))
 			continue;
 		snprintf(title, sizeof(title), "znsctl %s", subs[i].name);
-		argv[1] = title; /* getopt's own messages begin with this name */
+		argv[1] = title; /* getopt_long() names this in its own messages */
 		return subs[i].run(&subs[i], argc - 1, argv + 1);
 	}
 	if (argc > 1 && strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* memory attach: starts the pager of a running program. */
+/* memory attach: starts a pager for a running program. */
 #include <signal.h>
 #include <string.h>
 #include "memory.h"
@@ -7,7 +7,7 @@
 
 #define DRAM_MIN MIB(1)
 
-/* Parses "512M", or "30%" of the present memory of the process and its descendants. */
+/* Parses "512M", or "30%" of the memory that the process and its descendants have now. */
 int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err)
 {
 	size_t len = strlen(text);
@@ -39,7 +39,7 @@ int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_er
 	return 0;
 }
 
-/* Finds the process to attach: a PID, or the first process of a container of Docker or Podman. */
+/* Finds the process to attach: by PID, or the first process of a container of Docker or Podman. */
 static int find_target(const char *what, struct docker_running *r, struct zns_err *err)
 {
 	uint64_t pid;
@@ -76,7 +76,7 @@ int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zn
 		p.dram = zns_max(zns_min(docker_resident(t.pid), p.total), p.min);
 	} else if (w->min) {
 		ret = zns_fail(err, -EINVAL, "--min needs --dram auto");
-	} else if (!w->dram) /* its present size and a reserve */
+	} else if (!w->dram) /* default: the present size plus a reserve */
 		p.dram = docker_resident(t.pid) / 8 * 9 + MIB(4);
 	else
 		ret = memory_parse_dram(w->dram, t.pid, &p.dram, err);

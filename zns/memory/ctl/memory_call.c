@@ -11,7 +11,8 @@
 #include "zns/packet.h"
 
 #define SUFFIX ".sock"
-#define ANSWER_MS 10000 /* limit for an answer of a pager, unless it has to read everything back */
+/* ms to wait for an answer of a pager, except when it has to read back all memory */
+#define ANSWER_MS 10000
 #define MSG_LIMIT MIB(1)
 
 static int dial(const char *name, struct zns_err *err)
@@ -179,7 +180,7 @@ int memory_find(const char *what, char *name, size_t len, struct zns_err *err)
 
 	if (ret)
 		return ret;
-	/* a container's context has its name, with + for each slash */
+	/* the context of a container has the container's name, with + for each slash */
 	snprintf(plain, sizeof(plain), "%s", what);
 	for (char *p = plain; *p; p++)
 		if (*p == '/')

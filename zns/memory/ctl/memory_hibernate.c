@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* memory hibernate, memory wake: asks the pager for it, then for its state until it is reached. */
+/*
+ * memory hibernate, memory wake: requests the state from the pager, then waits until the context is
+ * in it.
+ */
 #include <string.h>
 #include <time.h>
 #include "memory.h"
@@ -14,8 +17,10 @@ static int tell(const char *name, ZnsPb__MemoryOp op, struct zns_err *err)
 	return memory_call(name, &q, NULL, err);
 }
 
-/* Waits until the context is in that state, also if its pager dies and a successor goes on.
- * -ECANCELED: somebody has asked for something else. */
+/*
+ * Waits until the context is in that state, also if its pager dies and a successor continues.
+ * -ECANCELED: another state was requested meanwhile.
+ */
 static int await(const char *name, ZnsPb__MemoryState state, struct zns_err *err)
 {
 	long ms = LOOK_MS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What does this kernel let a pager do? Each feature is tried on this process, since distributions
- * backport features and a version proves nothing. Settings are read only to name the one that
- * forbids something. Everything that is missing is reported at once, so that a user can mend all of
- * it.
+ * Finds out which features this kernel offers to a pager. Each feature is tried on this process,
+ * since distributions backport features, and a version number proves nothing. Settings are read
+ * only to name the one that forbids a feature. All missing features are reported at once, so that a
+ * user can fix all of them.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -28,7 +28,7 @@ static int setting(const char *path, int otherwise)
 	return zns_read_file(AT_FDCWD, path, 64, &text, &len) ? otherwise : atoi((char *)text);
 }
 
-/* The userfaultfd's features; -errno: this kernel has none. */
+/* Gets the features of userfaultfd; -errno: this kernel has no userfaultfd. */
 static int userfaults(uint64_t *features)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -73,7 +73,9 @@ static int device(void)
 	return fd < 0 ? -errno : 0;
 }
 
-/* @instead NULL: there is no substitute, and no program can be attached. */
+/*
+ * Notes a missing feature. @instead NULL: there is no substitute, and no program can be attached.
+ */
 static void lack(struct memory_kernel *k, const char *what, const char *why, const char *instead)
 {
 	k->lacks[k->nr_lacks++] = (struct memory_lack){ what, why, instead };

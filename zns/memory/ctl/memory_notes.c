@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Lists containers that asked for memory on zones and run without it: zns-runc has noted why
- * (zns/docker/extend.c). */
+/*
+ * Lists containers that should have their memory on zones but run without: zns-runc has noted the
+ * reason (zns/docker/extend.c).
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,8 +11,10 @@
 #define SUFFIX ".memory"
 #define NOTE_MAX 4096
 
-/* Reads a note: the container's name, and the line that says why. The container may have chosen
- * parts of both. */
+/*
+ * Reads a note: the container's name, and a line with the reason. The container may have chosen
+ * parts of both, so they are untrusted.
+ */
 static bool read_note(int dir, const char *file, char *text, char **line)
 {
 	cleanup_free uint8_t *got = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shows a memory context: one row, what is wrong with it, and JSON. */
+/* Prints a memory context: as one row with warnings, or as JSON. */
 #include <string.h>
 #include "memory.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What all contexts do just now, between two looks at their counters: znsctl top. */
+/* Shows what all contexts do, by the difference of two readings of their counters: znsctl top. */
 #include <fcntl.h>
 #include <string.h>
 #include "memory.h"
 
-/* Rates between two looks; not known without an earlier look. */
+/* Rates between two readings; unknown without an earlier reading. */
 struct rates {
 	bool known;
-	double faults, evictions, read, written; /* the last two in bytes */
+	/* faults and evictions in units per second, the last two in bytes per second */
+	double faults, evictions, read, written;
 };
 
 struct row {
@@ -29,7 +30,7 @@ static struct rates rates_of(const ZnsPb__MemoryStatus *s, const struct memory_l
 	const ZnsPb__MemoryStatus *b = find(before, s->name);
 	double sec = (double)(ns - before->ns) / 1e9;
 
-	/* a counter that went back: this is a new context of the same name */
+	/* if a counter went back, this is a new context with the same name */
 	if (!b || s->read_units < b->read_units || s->evicted_units < b->evicted_units ||
 	    memory_units_read(s) < memory_units_read(b) ||
 	    memory_units_written(s) < memory_units_written(b) || sec <= 0)
@@ -45,7 +46,7 @@ static struct rates rates_of(const ZnsPb__MemoryStatus *s, const struct memory_l
 	};
 }
 
-/* The part of all units read ahead that was used; negative: not known. */
+/* The share of the units read ahead that was used; negative: unknown. */
 static double accuracy(const ZnsPb__MemoryStatus *s)
 {
 	uint64_t known = s->prefetch_used + s->prefetch_unused;
@@ -53,7 +54,7 @@ static double accuracy(const ZnsPb__MemoryStatus *s)
 	return s->predict && known ? (double)s->prefetch_used / (double)known : -1;
 }
 
-/* Sorts the busiest context to the top. */
+/* Sorts the busiest context first. */
 static int by_work(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -74,7 +75,7 @@ static struct row *rows_of(const struct memory_look *now, const struct memory_lo
 	return row;
 }
 
-/* avg10 of "some" and "full"; false: the kernel does not report it. */
+/* Reads avg10 of "some" and "full"; false: the kernel does not report it. */
 static bool pressure(double *some, double *full)
 {
 	cleanup_free uint8_t *text = NULL;

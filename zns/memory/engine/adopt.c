@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Takes over a process whose restore left its memory in a checkpoint. The process stands still
- * meanwhile. The lazy restore has already created its userfaultfd, with events and missing pages,
- * and marked the pages (criu/adapter/zns-extend.c).
+ * Takes over a process whose restore has left its memory in a checkpoint. The process is stopped
+ * meanwhile. The lazy restore has already created its userfaultfd, registered for missing pages and
+ * for events, and marked the pages (criu/adapter/zns-extend.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "../../track/maps.h"
 #include "mem.h"
 
-#define RESTORE_NS 300000000ULL /* typical time for which criu traces the process */
+#define RESTORE_NS 300000000ULL /* ns for which criu typically traces a restored process */
 
-/* Does a given unit overlap [start, end)? */
+/* Does [start, end) overlap one of the given units? */
 static bool any_within(const struct zns_mem_given *g, size_t nr, uint64_t start, uint64_t end)
 {
 	size_t low = 0, high = nr;
@@ -29,9 +29,9 @@ static bool any_within(const struct zns_mem_given *g, size_t nr, uint64_t start,
 }
 
 /*
- * The restore has registered these areas for missing pages only. Registering them for write
- * protection as well makes them equal to all other areas of a context, and lets family.c tell a
- * child of this process from an unrelated process.
+ * Registers the restored areas for write protection as well: the restore has registered them for
+ * missing pages only. After that they are like all other areas of a context, and family.c can tell
+ * a child of this process from an unrelated process.
  */
 static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, struct zns_err *err)
 {
@@ -44,7 +44,9 @@ static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, stru
 		if (!a->may || a->file || a->shared || !any_within(g, nr, a->start, a->end))
 			continue;
 		ret = mem_uffd_register(p->uffd, a->start, a->end);
-		/* this area was not restored lazily, or belongs to another userfaultfd */
+		/*
+		 * not an error: the area was not restored lazily, or belongs to another userfaultfd
+		 */
 		if (ret == -EINVAL || ret == -EBUSY)
 			ret = 0;
 		else if (!ret)
@@ -68,8 +70,10 @@ static void enter(struct proc *p, const struct zns_mem_given *g, size_t nr)
 	}
 }
 
-/* At an area that is not ours the kernel refuses, and does so from there on: each unit is tried
- * alone then. */
+/*
+ * Protects a range. If an area in it is not registered with our userfaultfd, the kernel stops
+ * there; then each unit is tried alone.
+ */
 static void protect(const struct proc *p, const struct range *r)
 {
 	if (!r->end || mem_uffd_protect(p->uffd, r->start, r->end, true) != -ENOENT)
@@ -79,9 +83,9 @@ static void protect(const struct proc *p, const struct range *r)
 }
 
 /*
- * Gives pages that are still in the checkpoint the markers of write protection that evicted pages
- * have, so that a guard page is noticed (unit_set_marked()). On kernels without guard pages the
- * units stay unmarked.
+ * Gives pages that are still in the checkpoint write protection markers, as evicted pages have, so
+ * that a guard page is noticed (unit_set_marked()). On kernels without guard pages the units stay
+ * unmarked.
  */
 static void mark(struct proc *p, const struct zns_mem_given *g, size_t nr)
 {
@@ -158,8 +162,10 @@ static int settle_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		       unit_load(p, u, base, s->buf, false, NULL);
 }
 
-/* Reads back units that must not be evicted, such as a thread's stack: the kernel writes to it when
- * the thread ends, and fails instead of waiting for us. */
+/*
+ * Reads back units that must not be on zones, such as a thread's stack: the kernel writes to it
+ * when the thread ends, and does not wait for a missing page but fails.
+ */
 int zns_mem_settle(struct zns_mem *m, struct zns_err *err)
 {
 	struct settling s = { .buf = aligned_alloc(PAGE, UNIT) };

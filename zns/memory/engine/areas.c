@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Finds the areas of a process that may be evicted, and for the others why not. */
+/* Lists the areas of a process that may be evicted, and counts the others by reason. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "zns/grow.h"
 
 /*
- * A thread's stack begins right above an area without any access (its guard area, of at most
- * GUARD_MAX bytes) or begins with a guard page. Such a stack is not evicted: the kernel writes to
- * it when the thread ends, and fails instead of waiting for us.
+ * A thread's stack is an area right above one without any access (its guard area, of at most
+ * GUARD_MAX bytes), or an area that begins with a guard page. It is not evicted: the kernel writes
+ * to a stack when the thread ends, and does not wait for a missing page but fails.
  */
 #define GUARD_MAX KIB(64)
 #define STACK_MAX MIB(256)
 
-/* "Name:  123 kB" of /proc/PID/status, in bytes. */
+/* Finds a line "Name:  123 kB" of /proc/PID/status. Returns bytes. */
 static uint64_t status_value(const char *text, const char *name)
 {
 	const char *at = strstr(text, name);
@@ -36,12 +36,12 @@ static uint64_t status_of(const struct proc *p, const char *name)
 	return status_value((char *)text, name);
 }
 
-/* Linux 6.11; the names are ours */
+/* PROCMAP_QUERY, Linux 6.11; the names are our own */
 struct area_arg {
-	__u64 size, flags, addr; /* in */
+	__u64 size, flags, addr; /* input */
 	__u64 start, end, area_flags, page_size, offset, inode;
 	__u32 dev_major, dev_minor;
-	__u32 name_size, build_id_size; /* in: 0, neither name nor build ID is wanted */
+	__u32 name_size, build_id_size; /* input; 0: the name and the build ID are not requested */
 	__u64 name, build_id;
 };
 #define AREA_IOCTL _IOWR('f', 17, struct area_arg)
@@ -96,7 +96,7 @@ static bool has_flag(const char *line, const char *flag)
 	return !strncmp(line, "VmFlags:", 8) && strstr(line, flag);
 }
 
-/* smaps is slow: it is read only if something is locked at all. */
+/* Lists locked areas. smaps is slow, so it is read only if the process has locked memory at all. */
 static int locked_areas(const struct proc *p, struct locks *l)
 {
 	char line[4400];
@@ -149,8 +149,7 @@ static bool is_stack(const struct proc *p, const struct area *a, const struct ar
 	       (a->end - a->start <= STACK_MAX && (guarded || present_is_guard(p, a->start)));
 }
 
-/* Why may this area not be evicted? Returns the counter for that reason; NULL: it may be
- * evicted. */
+/* Returns the counter of the reason why this area may not be evicted; NULL: it may be evicted. */
 static uint64_t *why_not(const struct proc *p, struct places *l, const struct locks *locks,
 			 const struct area *a, const struct area *below)
 {

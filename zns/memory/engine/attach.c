@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Gives a running process a userfaultfd. Only the process can create one for its own memory, so one
- * of its threads makes the call while all stand still. We take a copy of the descriptor, and the
- * process closes its own.
+ * Makes a userfaultfd for a running process. A process can make one only for its own memory, so one
+ * of its threads makes the system call while all its threads are stopped. The pager copies the
+ * descriptor, and the process closes its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,17 +13,21 @@
 #include "../policy/lend.h"
 #include "mem.h"
 
-#define SCRATCH 8192 /* bytes for the arguments of system calls; unmapped afterwards */
+/* bytes of memory for the arguments of system calls; it is unmapped afterwards */
+#define SCRATCH 8192
 #define LIMIT_MS 1000
-/* Without UFFD_USER_MODE_ONLY: faults of the kernel, as in read(2), are wanted, too. */
+/*
+ * UFFD_USER_MODE_ONLY is not set: faults inside the kernel, for example in read(2), must be handled
+ * too.
+ */
 #define UFFD_OPEN (O_CLOEXEC | O_NONBLOCK)
 #define DEV_NEW _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW, Linux 6.1 */
 
 struct job {
 	pid_t pid;
-	int pidfd, dev; /* dev: /dev/userfaultfd, or -1 */
+	int pidfd, dev; /* dev: descriptor of /dev/userfaultfd, or -1 */
 	int uffd;
-	const char *what; /* the step that failed */
+	const char *what; /* name of the step that failed */
 };
 
 static long uffd_by_dev(const struct lent *l, int dev)

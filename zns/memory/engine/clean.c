@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Cleaning: moves the live units of a zone that is mostly dead, so that the zone can be given back.
- * A unit's place is changed by a compare-and-exchange of its word. If the unit was read back,
- * unmapped or dropped meanwhile, the exchange fails and the copy is forgotten. If the pager is
- * killed, its copies count for nothing. An encrypted unit moves with its bytes unchanged, since its
- * nonce and tag are stored beside the word and could not change together with it.
+ * Cleaning: moves the live units of a zone with mostly dead data elsewhere, so that the zone can be
+ * given back. The place of a unit is changed by compare-and-exchange of its word. If the unit was
+ * read back, unmapped or dropped meanwhile, the exchange fails and the copy is not used. If the
+ * pager is killed, its copies are not used either. An encrypted unit is moved without decryption:
+ * its nonce and tag are stored beside the word, and could not change atomically with it.
  */
 #include <string.h>
 
 #include "mem.h"
 
-#define MOVE_MAX 128U /* units moved in one turn; the evictor waits meanwhile */
-#define PAUSE_MS 2000 /* pause after a turn that moved nothing */
+#define MOVE_MAX 128U /* units moved in one turn; the evictor waits during a turn */
+#define PAUSE_MS 2000 /* ms until the next turn after one that moved nothing */
 
 struct mover {
 	uint64_t first, last; /* places of the zone's first and last unit */
@@ -46,7 +46,10 @@ static int by_place(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Under `ev`: a child that is forked now then gets a place that the store has counted. */
+/*
+ * Runs with `ev` locked, so a child that is forked during this gets a place that the store has
+ * counted for it.
+ */
 static bool move(const struct moving *v, const struct zns_pages_ref *to)
 {
 	struct zns_mem_store *st = &v->p->m->store;
@@ -70,8 +73,7 @@ static bool move(const struct moving *v, const struct zns_pages_ref *to)
 	return done;
 }
 
-/* Moves up to a batch of units, from number @i on. Returns how many were dealt with; 0: an
- * error. */
+/* Moves a batch of units, beginning with number @i. Returns how many were handled; 0: an error. */
 static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i)
 {
 	struct zns_mem_store *st = &m->store;
@@ -86,13 +88,13 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 								    m->bufs + n * UNIT, NULL);
 
 		if (ret && v->u->word == v->word)
-			return 0; /* a fault on this unit will report the error */
+			return 0; /* the fault that reads this unit will report the error */
 		from[n] = k;
 		while (k < c->nr && PLACE(c->at[k].word) == PLACE(v->word))
 			k++;
 		end[n] = k;
 		unit[n] = m->bufs + n * UNIT;
-		n += !ret; /* if it failed, the unit has other bytes by now */
+		n += !ret; /* a failure means that the unit has changed: it needs no move */
 	}
 	if ((st->put_as_is ? st->put_as_is : st->put)(st->arg, unit, n, to, NULL))
 		return 0;
@@ -105,7 +107,7 @@ static unsigned int move_some(struct zns_mem *m, struct mover *c, unsigned int i
 	return k - i;
 }
 
-/* One turn of cleaning, called by the evictor. True: there is more to do. */
+/* One turn of cleaning, called by the evictor. Returns true if there is more to do. */
 bool clean_some(struct zns_mem *m)
 {
 	struct zns_mem_store *st = &m->store;

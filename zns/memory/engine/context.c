@@ -16,7 +16,7 @@
 #include "hold.h"
 
 #define AGE_BEGIN_MS 5000U
-#define ALONE_MS 1000U /* time that a child of vfork() has to execute its program */
+#define ALONE_MS 1000U /* ms; time that a child of vfork() gets to execute its program */
 #define ATTACH_TRIES 10
 #define ATTACH_PAUSE_NS 100000000L
 
@@ -35,7 +35,8 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->keeper = -1;
 	m->age_ms = AGE_BEGIN_MS;
 	m->moves = move_can();
-	m->below = CEILING_NONE; /* no limit, until the first process is looked at */
+	/* the cgroup's limit is unknown until the first process was examined */
+	m->below = CEILING_NONE;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->queue.lock, NULL);
@@ -88,11 +89,15 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 	return 0;
 }
 
-/* A thread that waits for a disk or a processor may not stop in time, and yet do so a moment later.
- * So try several times, and let the process run in between. */
+/*
+ * Tries several times, and lets the process run in between: a thread that waits for a disk or a CPU
+ * may not stop in time, but may stop a moment later.
+ */
 int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
 {
-	/* A child of vfork() shares this memory, and would run while the process stands still. */
+	/*
+	 * fail if a child of vfork() shares this memory: it would run while the process is stopped
+	 */
 	int ret = threads_alone(pid, ALONE_MS, err);
 
 	if (!ret)
@@ -137,7 +142,7 @@ void zns_mem_limit(struct zns_mem *m, uint64_t dram)
 {
 	m->sh->auto_total = 0;
 	m->sh->dram = dram;
-	m->messages = true; /* let the evictor look soon: there may be much to evict */
+	m->messages = true; /* wake the evictor, since there may be much to evict */
 	hiber_rouse(m);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Ends a context while its processes run on: first all their memory is read back. */
+/* Ends a context while its processes continue: all their memory is read back first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "../../track/maps.h"
 #include "../policy/hiber.h"
 
-#define ROUNDS 10000 /* limit over all processes; each fork may cost one more */
+#define ROUNDS 10000 /* most rounds over all processes; each fork may cost one more */
 
 struct back {
 	uint8_t *buf;
-	unsigned int found; /* units that were still on zones */
+	unsigned int found; /* units that were still on zones in this round */
 	int error;
 };
 
@@ -36,9 +36,9 @@ static void nap(void)
 }
 
 /*
- * Reads back all units of all processes. Done when one look at all processes found no unit on a
- * zone and no child was born meanwhile: a new child may have units on zones that its parent has
- * read back by then.
+ * Reads back all units of all processes. Repeats this until one round has found no unit on a zone
+ * and no child was forked meanwhile: a new child may have units on zones that its parent has
+ * already read back.
  */
 static int bring_all(struct zns_mem *m, struct back *b)
 {
@@ -48,7 +48,7 @@ static int bring_all(struct zns_mem *m, struct back *b)
 		uint32_t births = m->births;
 
 		b->found = 0;
-		procs_sweep(m, NULL); /* the evictor, which usually does this, is paused */
+		procs_sweep(m, NULL); /* the evictor usually does this, but it is paused */
 		procs(m, list, &nr);
 		for (unsigned int k = 0; k < nr; k++) {
 			if (!mem_uffd_dead(list[k]->uffd))
@@ -62,8 +62,10 @@ static int bring_all(struct zns_mem *m, struct back *b)
 	return -ETIMEDOUT;
 }
 
-/* A child that is to be killed, but whose PID is not known yet, would read zeroes without its
- * userfaultfd. So nothing is detached before it has been killed. */
+/*
+ * Fails as long as a doomed child lives, that is, one that must be killed but whose PID is unknown.
+ * Without its userfaultfd it would read zeroes, so nothing is detached before it is killed.
+ */
 static int no_doomed(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -88,8 +90,10 @@ static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-/* Everything read back is charged to the cgroup. Above its limit the kernel would kill a
- * process. */
+/*
+ * Checks the cgroup's limit: all memory that is read back is charged to the cgroup, and above its
+ * limit the kernel would kill a process.
+ */
 static int check_room(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -111,14 +115,17 @@ static int check_room(struct zns_mem *m, struct zns_err *err)
 		(unsigned long long)(out >> 20), (unsigned long long)(room >> 20));
 }
 
-/* Ends write protection, too, and wakes waiting threads. */
+/* This also ends the write protection, and wakes waiting threads. */
 static void unregister(struct proc *p)
 {
 	struct areas l = { 0 };
 
 	if (p->maps >= 0 && !areas_read(p->maps, &l, NULL))
 		for (size_t i = 0; i < l.nr; i++)
-			/* older kernels would also unregister areas of another userfaultfd */
+			/*
+			 * register the area first: older kernels would also unregister an area of
+			 * another userfaultfd
+			 */
 			if (l.a[i].may && !mem_uffd_register(p->uffd, l.a[i].start, l.a[i].end))
 				mem_uffd_unregister(p->uffd, l.a[i].start, l.a[i].end);
 	areas_free(&l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Hibernation's way down: evicts everything that can go. First come the record's units in the
- * record's order, so that a wake finds them side by side on the zones; then the rest. Memory that
+ * The begin of hibernation: evicts all that can be evicted. The units of the record are evicted
+ * first and in its order, so that they lie side by side on the zones for the next wake. Memory that
  * is used meanwhile stays.
  */
 #include <errno.h>
@@ -43,7 +43,7 @@ static void by_record(struct walk *w, const struct places *l)
 	walk_flush(w);
 }
 
-/* 0, or -errno: the store's. */
+/* Evicts one process. Returns 0, or the -errno of the store. */
 static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 {
 	struct walk w = { .p = p, .want = UINT64_MAX, .wanted = HIBER_REST, .since_ms = since_ms };
@@ -61,13 +61,13 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 	return w.error;
 }
 
-/* Whose threads do not stop in time, on a busy machine, is asked again at once. */
+/* Tries again at once if a process's threads did not stop in time, as happens on a busy machine. */
 static int one_at_last(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 {
 	int ret = 0;
 
 	for (int i = 0; i < TRIES && !ret && hiber_goes_on(m, HIBER_REST); i++) {
-		if (p->again_ns && !p->rest) { /* it was put off */
+		if (p->again_ns && !p->rest) { /* its stop was postponed: try it now */
 			p->again_ns = 0;
 			p->evicts = true;
 		}
@@ -99,5 +99,6 @@ enum down hiber_down(struct zns_mem *m)
 	}
 	if (!hiber_goes_on(m, HIBER_REST))
 		return DOWN_STOPPED;
-	return ret == -EAGAIN ? DOWN_LATER : DOWN_DONE; /* what cannot be written stays */
+	/* memory that cannot be written to zones stays in DRAM */
+	return ret == -EAGAIN ? DOWN_LATER : DOWN_DONE;
 }

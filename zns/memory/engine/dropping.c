@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Registers areas with the userfaultfd before units of them are dropped. */
+/* Registers areas with the userfaultfd before their units are dropped. */
 #include <errno.h>
 
 #include "mem.h"
 
 /*
- * Is @area still one whole area? If it has moved, and that event was read, the call would register
- * the area that lies there now, under bounds that are wrong. known.c would keep these bounds, and
- * order.c would then take memory that arrives there later for memory on top of other memory.
+ * Is @area still one area with these bounds? If it has moved and that event was read, the call
+ * would register the area that is at these addresses now, but known.c would keep the wrong bounds.
+ * order.c would then take memory that is moved there later for an inconsistency.
  */
 static bool is_there(const struct proc *p, struct place area)
 {
@@ -21,8 +21,10 @@ static bool is_there(const struct proc *p, struct place area)
 	return same;
 }
 
-/* Is the process changing its memory at this moment? Its event would then be applied to the area
- * that is noted now, and forget it. */
+/*
+ * Is the process changing its memory at this moment? Then the event of this change would be applied
+ * to the area that is being noted, and would remove it from the list.
+ */
 static bool is_vague(const struct proc *p, struct place area)
 {
 	return (!mem_without(RULE_THERE) || known_within(p, area.start, area.end)) &&
@@ -30,10 +32,10 @@ static bool is_vague(const struct proc *p, struct place area)
 }
 
 /*
- * The lock keeps the reader from reading events between the look at the area and its entry in
- * known.c. So if the area moves after the look, its event is read after the entry. Only a move
- * right after the registration may be reported later than the arrival of other memory in its place;
- * order.c handles that.
+ * The lock keeps the reader from reading events between the check of the area and its entry in
+ * known.c. So if the area moves after the check, its event is read after the entry. Only for a move
+ * right after the registration, the event may be reported later than that of a second move to its
+ * old addresses; order.c handles this.
  */
 int dropping_from(struct proc *p, struct place area)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads the processes' events. One thread does this, and makes no call that could wait for a
- * process, since processes wait for it. Each event is in the table before the thread lets its lock
- * go.
+ * Reads the processes' events. One thread does this. It makes no call that could wait for a
+ * process, since processes wait for it. Each event is applied to the table before the thread
+ * releases its lock.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -16,7 +16,7 @@
 #include "../policy/hiber.h"
 
 #define CROWD_US 500
-/* Slots of the inbox that stay free for messages that receive_missing() waits for. */
+/* Slots of the inbox that are kept free for messages that receive_missing() waits for. */
 #define MISSING 4U
 
 static void drop_place(struct proc *p, uint64_t word)
@@ -28,29 +28,31 @@ static void drop_place(struct proc *p, uint64_t word)
 }
 
 /*
- * Notes pages that the program is removing. The kernel queues the event before it removes the
- * pages, and does not wait for us: the thread may be preempted in between. Until the pages are gone
- * they must not be copied.
+ * Marks pages that the program is removing. The kernel queues the event before it removes the
+ * pages, and does not wait for us, so its thread may be preempted in between. Until the pages are
+ * gone they must not be copied.
  */
 static void note_going(struct unit *u, uint32_t mask, bool removal)
 {
 	if (STATE(u->word) == U_DROP)
-		return; /* these are our own removals */
+		return; /* these are removals by the pager itself */
 	if (removal && !mem_without(RULE_GOING))
 		u->pages |= mask << 16;
 	else if (u->pages >> 16 & mask)
 		u->pages &= ~(mask << 16);
 }
 
-/* The program has removed or replaced these pages: what is at their place on a zone no longer
- * counts. */
+/*
+ * The program has removed or replaced these pages: their bytes at the unit's place on a zone are
+ * not valid any more.
+ */
 static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool removal)
 {
 	uint64_t word = u->word;
 
 	note_going(u, mask, removal);
 	if (!ON_ZONE(word)) {
-		/* ends an eviction; a worker in BUSY notices by itself */
+		/* ends an eviction; a worker that holds the unit in BUSY notices this by itself */
 		if (STATE(word) == U_CLEAN)
 			unit_unkeep(p, u, U_RES);
 		else if (STATE(word) >= U_WPING)
@@ -66,7 +68,7 @@ static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool rem
 		mask &= ~own;
 	}
 	u->pages &= ~mask;
-	/* in DROP and LOADING whoever owns the state drops the place */
+	/* in DROP and LOADING, the thread that has set this state drops the place */
 	if (STATE(word) == U_ZONE && !(u->pages & 0xffff)) {
 		u->word = WORD(U_RES, 0);
 		drop_place(p, word);
@@ -81,9 +83,10 @@ void unit_forget(struct proc *p, struct unit *u, uint32_t mask)
 }
 
 /*
- * Records how far it has come, so that a successor can repeat a unit that a kill left half done. It
- * starts from the old value of `pages`: otherwise our own removal, already subtracted, would be
- * counted as the program's.
+ * Applies a removal to one unit. It first records its progress, so that a successor can repeat a
+ * unit that was half done when the pager was killed. The successor begins with the recorded value
+ * of `pages`: otherwise a removal by the pager, which was subtracted already, would be counted as
+ * one by the program.
  */
 static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 {
@@ -100,15 +103,18 @@ static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
 	in->at = (a + UNIT) | in->tag;
 }
 
-/* Units below @from were done by a pager that died; @from 0: none was. */
+/* A pager that died has already handled units below @from; @from 0: none. */
 static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal, uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
 	uint64_t a = zns_max(start / UNIT * UNIT, from);
-	/* note_going() needs units whose page of the table does not exist yet, too */
+	/*
+	 * visit each unit, even if its page of the table does not exist yet: note_going() needs
+	 * them all
+	 */
 	bool each = removal && end - start <= GIB(1);
 
-	/* skip missing pages of the table: an unmapped range may be terabytes of holes */
+	/* otherwise skip missing pages of the table: an unmapped range may be terabytes of holes */
 	for (a = each ? a : table_next(p, a, end); a < end;
 	     a = each ? a + UNIT : table_step(p, a, end))
 		forget_unit(p, a, pages_of(a, start, end), removal);
@@ -129,16 +135,20 @@ static void unmapped(struct proc *p, uint64_t start, uint64_t end, void *arg)
 	known_gone(p, start, end);
 }
 
-/* Ends an eviction at the destination of a move. It took the destination's pages for holes, and
- * would drop the pages that arrive there. */
+/*
+ * Ends an eviction of a unit to which pages are moved. The evictor has seen holes there, and would
+ * drop the pages that were moved there.
+ */
 static void end_eviction(struct unit *u)
 {
 	if (STATE(u->word) >= U_WPING && STATE(u->word) <= U_WRITE)
 		u->word = WORD(U_RES, 0);
 }
 
-/* Pages @mask of the unit at @base have moved by @delta. While this runs both units refer to the
- * place. */
+/*
+ * Pages @mask of the unit at @base have moved by @delta. While this runs, both units refer to the
+ * place on the zone.
+ */
 static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta,
 		       bool served)
 {
@@ -199,9 +209,9 @@ static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 }
 
 /*
- * Copies a unit's state to the child: the same place for missing pages, but no eviction in
- * progress. A CLEAN unit is still protected in the child: lifting the protection fails with EAGAIN
- * between the fork and the moment when its event is read.
+ * Copies a unit's state to the child. Missing pages have the same place, but no eviction is in
+ * progress. A CLEAN unit is still protected in the child: ending the protection fails with EAGAIN
+ * from the fork until its event is read.
  */
 static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
@@ -213,7 +223,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (!HAS_PLACE(word) || !(u->pages & 0xffff))
 		return 0;
-	/* fails if a worker is giving the place up */
+	/* fails if another thread is giving up the place */
 	if (st->hold(st->arg, ref))
 		return 0;
 	if (STATE(word) == U_CLEAN && u->word != word) {
@@ -255,7 +265,8 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 
 	if (ret) {
 		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid, err.msg);
-		return; /* its userfaultfd stays open, so the child waits and never reads zeroes */
+		/* keep its userfaultfd open, so that the child waits and never reads zeroes */
+		return;
 	}
 	c->uffd = uffd;
 	c->fork_nr = nr;
@@ -275,7 +286,7 @@ static void on_fork(struct proc *p, int uffd, uint64_t nr)
 	birth_table(c);
 	mem_reached(REACHED_TABLE);
 	ret = proc_add(p->m, c);
-	if (ret) { /* slots of processes that have ended may still be taken */
+	if (ret) { /* slots of processes that have ended may not have been freed yet */
 		procs_sweep(p->m, p);
 		ret = proc_add(p->m, c);
 	}
@@ -326,8 +337,10 @@ static void on_message(struct proc *p, struct uffd_msg *msg, uint64_t fork)
 	}
 }
 
-/* Repeats a message that the dead pager had read. @from: the first unit that it had not done; 0: it
- * had done none. */
+/*
+ * Repeats a message that the dead pager had read. @from: the first unit that it had not handled; 0:
+ * it had handled none.
+ */
 static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 {
 	struct inbox *in = &p->m->sh->inbox;
@@ -343,11 +356,11 @@ static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
 		else
 			order_unmapped(p, start, end, unmapped, &from);
 		break;
-	case UFFD_EVENT_REMAP: /* a move may be applied twice */
+	case UFFD_EVENT_REMAP: /* a move may be applied twice without harm */
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
 		break;
 	}
-	/* faults are raised again by the threads; birth.c handles forks */
+	/* faults are raised again by the threads; forks are handled by birth.c */
 }
 
 void inbox_replay(struct zns_mem *m)
@@ -365,27 +378,29 @@ void inbox_replay(struct zns_mem *m)
 	}
 }
 
-/* Is it about memory that goes or moves? */
+/* Is the message about memory that is removed or moved? */
 static bool changes_memory(const struct uffd_msg *msg)
 {
 	return msg->event == UFFD_EVENT_REMAP || msg->event == UFFD_EVENT_REMOVE ||
 	       msg->event == UFFD_EVENT_UNMAP;
 }
 
-/* For tests: is it a removal by the program? Our own removals are whole units. */
+/* For tests: is it a removal by the program? The pager itself removes whole units. */
 static bool is_small(const struct uffd_msg *msg)
 {
 	return msg->event == UFFD_EVENT_REMOVE &&
 	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
 }
 
-/* Stores the userfaultfds of forks among the messages from @from on. The pager may be killed at any
- * of these steps. */
+/*
+ * Stores the userfaultfds of forks that are among the messages from @from on. The pager may be
+ * killed at any of these steps.
+ */
 static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_t *fork)
 {
 	struct inbox *in = &p->m->sh->inbox;
 
-	/* children of these forks run already, and only we have their userfaultfds */
+	/* children of these forks run already, and only this process has their userfaultfds */
 	for (unsigned int i = from; i < nr; i++)
 		if (changes_memory(&in->msg[i])) {
 			mem_reached(is_small(&in->msg[i]) ? REACHED_SMALL : REACHED_EVENT);
@@ -397,7 +412,7 @@ static void received(struct proc *p, unsigned int from, unsigned int nr, uint64_
 		}
 }
 
-/* Appends up to @room messages to the inbox. Returns how many it has now. */
+/* Reads up to @room messages and appends them to the inbox. Returns how many the inbox has now. */
 static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, uint64_t *fork)
 {
 	struct uffd_msg *msg = p->m->sh->inbox.msg + nr;
@@ -409,8 +424,10 @@ static unsigned int receive(struct proc *p, unsigned int nr, unsigned int room, 
 	return nr + (unsigned int)((size_t)n / sizeof(*msg));
 }
 
-/* Reads on while an event that happened before one of these was not reported yet: its thread may
- * have been preempted before it could queue the event. */
+/*
+ * Reads more as long as an event is missing that happened before one of these: its thread may have
+ * been preempted before it could queue the event.
+ */
 static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *fork)
 {
 	struct uffd_msg *msg = p->m->sh->inbox.msg;
@@ -422,15 +439,16 @@ static unsigned int receive_missing(struct proc *p, unsigned int nr, uint64_t *f
 			break;
 		nr = receive(p, nr, 1, fork);
 		while (nr && msg[nr - 1].event == UFFD_EVENT_PAGEFAULT)
-			on_fault(p, &msg[--nr]); /* looks up its unit later */
+			/* this fault is handled later, outside of the inbox */
+			on_fault(p, &msg[--nr]);
 	}
 	return nr;
 }
 
 /*
- * Kills a process whose events do not tell which memory is where: it might read bytes of other
- * memory without noticing. Its children born meanwhile are killed, too; one without a known PID as
- * soon as that is found.
+ * Kills a process whose events do not show which memory is at which address: otherwise it might
+ * read bytes of other memory without noticing. Its children that were forked meanwhile are killed
+ * too; one whose PID is unknown is killed when the PID is found.
  */
 static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 {
@@ -451,8 +469,10 @@ static void end_unsure(struct proc *p, unsigned int nr, const uint64_t *fork)
 	p->sh->doomed = 1;
 }
 
-/* Handles what the process has reported. True: that was a single fault, which the caller has to
- * answer. */
+/*
+ * Handles the messages of the process. Returns true if it was a single fault, which the caller has
+ * to answer.
+ */
 static bool serve(struct proc *p, struct fault *own)
 {
 	struct inbox *in = &p->m->sh->inbox;
@@ -472,7 +492,7 @@ static bool serve(struct proc *p, struct fault *own)
 	if (nr)
 		p->m->messages = true;
 	alone = own && nr == 1 && msg->event == UFFD_EVENT_PAGEFAULT;
-	if (nr && !alone) /* a single fault rouses the evictor when it is answered */
+	if (nr && !alone) /* a single fault wakes the evictor when it is answered */
 		evictor_rouse(p->m);
 	if (alone) {
 		*own = (struct fault){ proc_get(p), fault_addr(msg),
@@ -493,7 +513,10 @@ static bool serve(struct proc *p, struct fault *own)
 	return alone;
 }
 
-/* Keeps only the events of leaving children. All other processes wait, and cannot fork. */
+/*
+ * Keeps only the events of children that leave the context. All other processes wait, and cannot
+ * fork.
+ */
 static int only_leavers(struct epoll_event *e, int n)
 {
 	int left = 0;
@@ -516,7 +539,8 @@ bool reader_lead(struct zns_mem *m, struct fault *f)
 	while (!m->end) {
 		int n;
 
-		procs_bury(m, evict_forget); /* safe here: @e has no events of dead processes */
+		/* this is safe here, since @e has no events of dead processes */
+		procs_bury(m, evict_forget);
 		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
 		if (leave_crowded(m))
 			n = only_leavers(e, n);
@@ -528,7 +552,7 @@ bool reader_lead(struct zns_mem *m, struct fault *f)
 					break;
 				continue;
 			}
-			/* epoll reports it again when there is a slot */
+			/* epoll reports the event again when a slot is free */
 			if (leave_crowded(m) && !((struct proc *)e[i].data.ptr)->leaves)
 				continue;
 			if (!serve(e[i].data.ptr, n == 1 ? f : NULL))

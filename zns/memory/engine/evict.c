@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Evicts a few units of one process. At any step before DROP a unit may be taken away again: by a
- * write, by a fault in one of its holes, or because its memory is removed. Only one thread evicts,
- * so such a unit is in nobody's way until the next batch.
+ * Evicts a few units of one process. Until DROP, each step may lose a unit again: because of a
+ * write, a fault in one of its holes, or because its memory is removed. Only one thread evicts, so
+ * a unit that was lost this way is simply left until the next batch.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,14 +13,15 @@
 
 #define GOING_MS 10000U
 #define FROZEN "it is frozen or stopped, and drops nothing"
-#define STOP_MS 1000U /* limit for one stop, including all attempts within it */
+#define STOP_MS 1000U /* ms; limit for one stop, including all attempts */
 
 /*
- * Registers the whole area, and not the part with the victims: the kernel would split the area, and
- * mremap() over both parts would fail. The area is read anew, since the list is as old as this
- * turn. It is registered even if it was before, because only this call reports that the area
- * belongs to another userfaultfd (-EBUSY). Write protection and copies would work for memory of any
- * userfaultfd of the process, but the kernel reports removals to the owner alone.
+ * Registers the whole area, and not only the part with the victims: otherwise the kernel would
+ * split the area, and mremap() over both parts would fail. The area is read again, since the list
+ * is as old as this turn. It is registered even if it was before, because only this call reports
+ * (-EBUSY) that the area belongs to another userfaultfd. Write protection and copies would work on
+ * memory of any userfaultfd of the process, but the kernel reports removals only to the one that
+ * owns the area.
  */
 static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struct place area)
 {
@@ -34,12 +35,13 @@ static int enlist(struct proc *p, const struct victim *v, unsigned int nr, struc
 	areas_free(&all);
 	for (unsigned int i = 0; i < nr && !ret; i++)
 		if (v[i].start < area.start || v[i].end > area.end)
-			ret = -ESTALE; /* it has moved; the next turn finds it in its new place */
+			/* it has moved; the next turn finds it at its new addresses */
+			ret = -ESTALE;
 	mem_reached(REACHED_AREA);
 	return ret ? ret : dropping_from(p, area);
 }
 
-/* Gives up the eviction of a unit that is still ours, and wakes its threads. */
+/* Gives up the eviction of a unit, if its state is still @from, and wakes its threads. */
 static void withdraw(struct proc *p, struct victim *v, enum unit_state from)
 {
 	v->out = true;
@@ -63,7 +65,7 @@ static bool look(const struct proc *p, struct victim *v, bool *protected)
 		if (entry[i] & PRESENT) {
 			v->mask |= 1U << (first + i);
 			*protected &= (entry[i] & PROTECTED) != 0;
-		} else if (entry[i] & SWAPPED) /* the kernel has evicted it already */
+		} else if (entry[i] & SWAPPED) /* the kernel has swapped the page out already */
 			return false;
 	return v->mask;
 }
@@ -75,8 +77,10 @@ static int protect_once(struct proc *p, void *arg)
 	return mem_uffd_protect(p->uffd, r->start, r->end, true);
 }
 
-/* Protects the pages that are present. Protecting a hole would put a marker there. Pages that
- * arrive later do so by a fault, which ends the eviction. */
+/*
+ * Protects the pages that are present. Holes are not protected, since that would put markers there.
+ * A page that arrives later comes with a fault, which ends the eviction.
+ */
 static int protect(struct proc *p, struct victim *v)
 {
 	uint32_t pages;
@@ -89,8 +93,10 @@ static int protect(struct proc *p, struct victim *v)
 	return ret;
 }
 
-/* Copies the pages that are present; the rest of the unit is zeroes. Reads /proc/PID/mem through
- * our descriptor, since the PID may have other memory by now. */
+/*
+ * Copies the pages that are present; the rest of the unit is zeroes. It reads the descriptor of
+ * /proc/PID/mem that was opened at the attach, since the PID may have other memory by now.
+ */
 static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 {
 	unsigned int n;
@@ -108,7 +114,7 @@ static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 }
 
 /*
- * Does the place of a CLEAN unit still have exactly the pages that are in memory? Pages that
+ * Does the place of a CLEAN unit still have exactly the pages that are in memory? Pages that have
  * arrived since are not protected, and pages that were removed would come back. If not, the unit
  * gives up its place and is evicted like any other.
  */
@@ -136,7 +142,10 @@ static int drop(struct going *g, bool *begun, struct zns_err *err)
 			 zns_fail(err, -ENOMEM, "no thread to stop process %d", g->p->pid);
 }
 
-/* After the stop: all events of our removals were read and are in the table. */
+/*
+ * Called after the stop, when all events of removals by the pager have been read and applied to the
+ * table.
+ */
 static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -163,9 +172,9 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 }
 
 /*
- * Does the unit have pages that the program is removing (note_going()) and that are still there?
- * Under `ev`. Waits for GOING_MS at most, since after MADV_FREE pages may stay for as long as
- * nobody needs memory.
+ * Does the unit have pages that the program is removing (note_going()), but that still exist? Call
+ * with `ev` locked. Waits at most GOING_MS, since after MADV_FREE pages may stay until the kernel
+ * needs memory.
  */
 static bool goes(const struct proc *p, struct victim *v)
 {
@@ -180,8 +189,10 @@ static bool goes(const struct proc *p, struct victim *v)
 	return false;
 }
 
-/* Protects and copies the units. Those that did not change, and those whose place is still good,
- * remain candidates. Returns how many. */
+/*
+ * Protects and copies the units. Units that did not change meanwhile, and units whose place is
+ * still valid, remain candidates. Returns their number.
+ */
 static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 {
 	unsigned int ok = 0;
@@ -221,8 +232,10 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr)
 	return ok;
 }
 
-/* Finishes the units after a stop. @bufs: m->bufs still have their bytes. Returns how many left the
- * process. */
+/*
+ * Completes the units after a stop. @bufs: m->bufs still contain their bytes. Returns how many
+ * units have left the process.
+ */
 static unsigned int settle_all(struct proc *p, struct batch *b, bool bufs)
 {
 	unsigned int out = 0;
@@ -238,7 +251,7 @@ static unsigned int settle_all(struct proc *p, struct batch *b, bool bufs)
 		if (bufs && !v->kept)
 			spare_put(p, v->u, b->ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
 		out++;
-		if (v->left) /* some of its pages stayed: read the rest back */
+		if (v->left) /* some of its pages stayed in the process: read back the others */
 			fault_push(&p->m->queue, p, v->start, FAULT_LOAD);
 	}
 	return out;
@@ -258,7 +271,7 @@ static void not_begun(struct going *g)
 	}
 }
 
-/* The process is tried again later; the others go on. */
+/* Postpones the next try for this process. Other processes are evicted meanwhile. */
 static int put_off(struct proc *p, const char *why)
 {
 	p->evicts = false;
@@ -267,14 +280,14 @@ static int put_off(struct proc *p, const char *why)
 	return -ESRCH;
 }
 
-/* Handles the end of a stop. @failed: its result. @bufs: m->bufs still have the units' bytes. */
+/* Handles the end of a stop. @failed: its result. @bufs: m->bufs still contain the units' bytes. */
 static int landed(struct going *g, int failed, bool begun, bool bufs, unsigned int *nr_out,
 		  const struct zns_err *err)
 {
 	struct zns_mem_store *st = &g->p->m->store;
 	struct proc *p = g->p;
 
-	if (!begun) { /* for example because a debugger traces the process */
+	if (!begun) { /* the stop failed, for example because a debugger traces the process */
 		not_begun(g);
 		return put_off(p, err->msg);
 	}
@@ -341,13 +354,13 @@ void evict_forget(struct proc *p)
 	struct zns_err err;
 	bool begun;
 
-	/* the stop's thread no longer uses @p, so it ends soon */
+	/* the stop's thread does not use @p any more, so it ends soon */
 	if (p->rest)
 		stop_end(p->rest->stop, REST_MS, &begun, &err);
 	free(p->rest);
 }
 
-/* Drops the units from the process; they have been written. */
+/* Drops units that were written to zones from the process. */
 static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 {
 	struct proc *p = g->p;
@@ -373,7 +386,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 	int ret, failed;
 
 	*nr_out = 0;
-	if (p->rest) /* the last stop has not ended */
+	if (p->rest) /* the last stop has not ended yet */
 		return -ESRCH;
 	if (enlist(p, v, nr, *area))
 		return 0;

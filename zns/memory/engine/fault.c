@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Answers faults. A fault's message is only a hint: the answer depends on the unit's state at the
- * moment when a thread of ours looks at it. A thread that is woken too early faults again.
+ * Answers faults. The message of a fault is only a hint: the answer depends on the unit's state at
+ * the moment when a worker examines it. A thread that is woken too early faults again.
  */
 #include <errno.h>
 #include <sched.h>
@@ -13,9 +13,9 @@
 
 #include "mem.h"
 
-/* A thread works in address order if the unit below came back within this time. */
+/* ms; a thread works in address order if the unit below came back within this time */
 #define IN_ORDER_MS 50
-#define TRIES_NOMEM 1000 /* tries, each after 10 ms, while the process's cgroup is full */
+#define TRIES_NOMEM 1000 /* number of tries, each after 10 ms, while the process's cgroup is full */
 
 static void nap(long us)
 {
@@ -35,12 +35,12 @@ int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *a
 	}
 	for (;;) {
 		pthread_rwlock_rdlock(&p->ev);
-		/* a process that is about to be killed is not served */
+		/* a process that is about to be killed gets no answers */
 		ret = p->gone || p->sh->doomed ? -ESRCH : once(p, arg);
 		pthread_rwlock_unlock(&p->ev);
 		if (ret != -EAGAIN)
 			return ret;
-		nap(20); /* the reader is about to read the event that is the reason */
+		nap(20); /* wait until the reader has read the event that causes -EAGAIN */
 	}
 }
 
@@ -49,7 +49,10 @@ struct span {
 	uint64_t start, end;
 };
 
-/* Falls back to single pages: the unit may span several areas, and parts may not be registered. */
+/*
+ * Ends the protection of the unit's pages, one by one if it fails for all: the unit may span
+ * several areas, and parts of it may not be registered.
+ */
 static int lift(struct proc *p, void *arg)
 {
 	struct span *s = arg;
@@ -82,17 +85,19 @@ static int fill_hole(struct proc *p, void *arg)
 
 	if (STATE(s->u->word) != U_BUSY || stray_at(p, s->start))
 		return 0;
-	/* also fill the holes behind it, so that a new heap does not fault for each page */
+	/*
+	 * also fill the holes behind the page, so that new heap memory does not fault for each page
+	 */
 	ret = mem_uffd_zero(p->uffd, s->start,
 			    stray_near(p, s->start, s->end) ? s->start + PAGE : s->end, &done);
 	if (ret == -ENOENT)
 		ret = mem_uffd_zero(p->uffd, s->start, s->start + PAGE, &done);
-	/* the new pages are not those that the program was removing */
+	/* these new pages are not those that the program was removing */
 	s->u->pages &= ~(pages_of(s->start / UNIT * UNIT, s->start, s->start + done) << 16);
 	return ret == -EAGAIN ? ret : 0;
 }
 
-/* Claims a unit in memory for this worker. True: the unit is BUSY, and ours. */
+/* Claims a unit that is in memory. True: the unit is BUSY, and belongs to this worker. */
 static bool take(struct proc *p, struct unit *u)
 {
 	struct shared *sh = p->m->sh;
@@ -114,11 +119,13 @@ static bool take(struct proc *p, struct unit *u)
 struct lost {
 	struct unit *u;
 	uint64_t base, word;
-	unsigned int nr; /* number of the page in the unit */
+	unsigned int nr; /* index of the page in the unit */
 };
 
-/* Makes a page that cannot be read raise SIGBUS. A page that guard pages removed is not lost, since
- * it reads as zeroes. */
+/*
+ * Makes an access to a page that cannot be read raise SIGBUS. A page that a guard page has removed
+ * is not lost, since it reads as zeroes.
+ */
 static int poison(struct proc *p, void *arg)
 {
 	const struct lost *l = arg;
@@ -131,10 +138,10 @@ static int poison(struct proc *p, void *arg)
 		return 0;
 	if (present_look(p, p->pagemap, l->u, l->base, &is))
 		return -EAGAIN;
-	l->u->pages &= ~bit; /* before the marker goes: see unit_set_marked() */
+	l->u->pages &= ~bit; /* do this before the marker is removed: see unit_set_marked() */
 	if ((is.other | is.removed) & bit)
 		return 0;
-	/* a page with a marker cannot be poisoned */
+	/* remove the marker first: a page with a marker cannot be poisoned */
 	ret = mem_uffd_protect(p->uffd, at, at + PAGE, false);
 	if (ret)
 		goto out;
@@ -142,12 +149,12 @@ static int poison(struct proc *p, void *arg)
 	if (ret == -EAGAIN)
 		unit_set_marked(p, l->u, false);
 out:
-	if (ret == -EAGAIN) /* the memory may be moving */
+	if (ret == -EAGAIN) /* an event is unread: the memory may be moving */
 		l->u->pages |= bit;
 	return ret;
 }
 
-/* Gives up the pages @mask of the unit. The rest of the memory stays readable. */
+/* Gives up the pages @mask of the unit, which cannot be read. Its other memory stays readable. */
 static void give_up(struct proc *p, struct unit *u, uint64_t base, uint64_t word, uint32_t mask,
 		    struct zns_err *err)
 {
@@ -163,13 +170,15 @@ static void give_up(struct proc *p, struct unit *u, uint64_t base, uint64_t word
 			continue;
 		ret = fault_repeat(p, poison, &l);
 		if (ret == -EEXIST || ret == -ENOENT || ret == -ESRCH)
-			ret = 0; /* it was written to or unmapped meanwhile */
+			ret = 0; /* it was written or unmapped meanwhile */
 	}
 	if (!ret)
 		return;
 	if (p->pid)
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
-	/* a child whose PID is not known yet waits for ever, but never reads zeroes */
+	/*
+	 * a child whose PID is unknown cannot be killed: it waits for ever, but never reads zeroes
+	 */
 }
 
 struct filling {
@@ -177,18 +186,18 @@ struct filling {
 	uint64_t base, word;
 	const uint8_t *buf;
 	uint32_t done; /* pages that were copied */
-	/* Keep the place: all pages were copied, and were protected at the same moment. */
+	/* Keep the place, since all pages were copied and were protected at the same moment. */
 	bool keep;
 };
 
 /*
- * Like present_look(), also for a child whose PID, and so whose page table, is not known yet. There
- * it tries to fill the pages with zeroes: the kernel refuses that for a page with a marker, so each
- * page that gets zeroes was removed by guard pages.
+ * Like present_look(), but also works for a child whose PID, and so whose page table, is unknown.
+ * For that child it tries to fill the pages with zeroes: the kernel refuses this for a page with a
+ * marker, so a page that gets zeroes was removed by a guard page.
  */
 static int look(struct proc *p, const struct filling *f, uint32_t pages, struct unit_pages *is)
 {
-	/* One value for this call: family.c may recognise the child meanwhile. */
+	/* Read this once: family.c may recognise the child meanwhile. */
 	int pagemap = p->pagemap;
 	int ret = present_look(p, pagemap, f->u, f->base, is);
 	uint64_t done;
@@ -207,7 +216,7 @@ static int look(struct proc *p, const struct filling *f, uint32_t pages, struct 
 	return ret == -EAGAIN ? ret : 0;
 }
 
-/* Copies the pages that are still wanted into the process. The unit is RES or CLEAN then. */
+/* Copies the pages that are still missing into the process. The unit is RES or CLEAN then. */
 static int fill(struct proc *p, void *arg)
 {
 	struct filling *f = arg;
@@ -222,8 +231,10 @@ static int fill(struct proc *p, void *arg)
 		return -ESTALE;
 	if (look(p, f, UINT16_MAX, &is))
 		return -EAGAIN;
-	/* the program has replaced or removed these pages, and a copy would overwrite a
-	 * guard page */
+	/*
+	 * leave out pages that the program has replaced or removed: a copy would overwrite a guard
+	 * page
+	 */
 	is.other |= is.removed & ~f->done;
 	f->keep &= !is.other;
 	met |= is.other != 0;
@@ -240,12 +251,12 @@ static int fill(struct proc *p, void *arg)
 			continue;
 		}
 		ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, n * PAGE, protect, &done);
-		if (ret == -ENOENT && n > 1) /* the range crosses a border of areas */
+		if (ret == -ENOENT && n > 1) /* the range crosses the border of two areas */
 			ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, PAGE, protect, &done);
 		met |= ret == -EEXIST;
 		if (ret && ret != -EEXIST && ret != -ENOENT)
 			return ret;
-		if (ret) /* a page that is present is newer than the copy */
+		if (ret) /* not an error: a page that is present is newer than the copy */
 			f->keep = false;
 		n = ret ? 1 : (unsigned int)(done / PAGE);
 		f->done |= ((1U << n) - 1) << i;
@@ -255,7 +266,10 @@ static int fill(struct proc *p, void *arg)
 		to = WORD(U_CLEAN, PLACE(f->word));
 	} else {
 		f->keep = false;
-		/* a stray lifts only its own pages' markers: other units may share its 64 KiB */
+		/*
+		 * for a stray, remove only markers of its own pages: other units may share these 64
+		 * KiB
+		 */
 		left = f->u->addr ? f->u->pages & 0xffff : UINT16_MAX;
 		while ((met || protect) && next_run(&left, f->base, &r))
 			if (mem_uffd_protect(p->uffd, r.start, r.end, false) == -EAGAIN)
@@ -276,7 +290,7 @@ static void latency(struct zns_mem *m, struct fault *f)
 	f->since_ns = 0;
 }
 
-/* Arguments for filling the page at @addr alone, before fill() does the rest. */
+/* Arguments to fill the page at @addr alone, before fill() fills the others. */
 struct first {
 	struct filling *f;
 	uint64_t addr;
@@ -303,16 +317,18 @@ static int fill_first(struct proc *p, void *arg)
 	return ret;
 }
 
-/* Does a thread walk through memory in address order? Then one read of the whole unit is faster
- * than a page first and then the unit. */
+/*
+ * Does the thread walk through memory in address order? Then one read of the whole unit is faster
+ * than reading the page first and then the unit.
+ */
 static bool in_order(struct proc *p, const struct unit *u, uint64_t base, uint64_t addr)
 {
 	return addr == base && !u->addr && u > p->u && unit_came_lately(u - 1, IN_ORDER_MS);
 }
 
 /*
- * The page that a thread waits for comes before the rest of its unit: to read 4 KiB takes half the
- * time of 64 KiB. The rest follows at once, since what is beside it is wanted soon.
+ * Reads the page that a thread waits for before the rest of its unit: reading 4 KiB takes half the
+ * time of 64 KiB. The rest is read right after that, since pages beside it will be needed soon.
  */
 static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct fault *fault)
 {
@@ -324,16 +340,18 @@ static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct f
 	if (!st->piece || !(f->u->pages & 0xffff & g.bit) ||
 	    in_order(p, f->u, f->base, fault->addr))
 		return;
-	/* ignore the error: reading the whole unit reports it */
+	/* ignore this error: the read of the whole unit reports it */
 	if (st->piece(st->arg, &ref, nr, buf, NULL) || fault_repeat(p, fill_first, &g))
 		return;
 	mem_uffd_wake(p->uffd, fault->addr, fault->addr + PAGE);
 	latency(p->m, fault);
-	sched_yield(); /* let the woken thread run, which may have been waiting on this processor */
+	sched_yield(); /* let the woken thread run, which may have been waiting on this CPU */
 }
 
-/* Reads a unit page by page after it could not be read as a whole. *@bad: pages that cannot be
- * read. -ENOMEM: not known, try again later. */
+/*
+ * Reads a unit page by page after it could not be read as a whole. *@bad: the pages that cannot be
+ * read. -ENOMEM: unknown, try again later.
+ */
 static int read_pieces(struct proc *p, const struct zns_pages_ref *ref, uint32_t pages,
 		       uint8_t *buf, uint32_t *bad)
 {
@@ -352,7 +370,10 @@ static int read_pieces(struct proc *p, const struct zns_pages_ref *ref, uint32_t
 	return 0;
 }
 
-/* Reads a unit into @buf. *@bad: its pages that are lost, with *@err. -ENOMEM: try again later. */
+/*
+ * Reads a unit into @buf. *@bad: the pages that are lost, with the reason in *@err. -ENOMEM: try
+ * again later.
+ */
 static int read_unit(struct proc *p, struct zns_pages_ref ref, uint32_t pages, uint8_t *buf,
 		     uint32_t *bad, struct zns_err *err)
 {
@@ -391,8 +412,8 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		ret = read_unit(p, ref, u->pages & 0xffff, buf, &bad, &err);
 	}
 	if (u->word != f.word)
-		return 0; /* unmapped or moved meanwhile; the place may be given back */
-	if (ret) { /* waiting threads are not woken, and the fault is repeated */
+		return 0; /* it was unmapped or moved meanwhile, so its place may be free already */
+	if (ret) { /* restore the state and wake no thread: the fault is handled again */
 		atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
 		if (ret == -ENOMEM && !p->m->keep_unreadable) {
 			mem_warn(p->m, "process %d waits for memory: %s", p->pid, err.msg);
@@ -424,7 +445,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 	}
 	if (ret == -ESTALE)
 		return 0;
-	/* waiting threads are not woken, and the fault is repeated */
+	/* restore the state and wake no thread: the fault is handled again */
 	atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
 	return ret;
 }
@@ -439,7 +460,7 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 		if (STATE(word) != U_ZONE)
 			return 0;
 	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))));
-	/* a stray's slot may have been reused since the caller looked */
+	/* the slot of a stray may have been reused since the caller found it */
 	if (u->addr && u->addr != base) {
 		base = u->addr;
 		f = NULL;
@@ -453,22 +474,26 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool 
 	return ret;
 }
 
-/* Answers a fault on a unit that is in memory: the page is a hole, or protected. */
+/* Answers a fault on a unit that is in memory: the page is a hole, or is protected. */
 static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 {
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
 
-	/* The page came back after the fault was raised, so a wake suffices. But a guard page may
-	 * have replaced it without an event: then it is a hole. */
+	/*
+	 * If the page came back after the fault was raised, waking the thread suffices. But if a
+	 * guard page has replaced it without an event, the page is a hole.
+	 */
 	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
 	    u->pages & pages_of(base, f->addr, f->addr + PAGE) && !present_is_hole(p, f->addr)) {
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}
 	if (!take(p, u)) {
-		/* Another worker has the unit: queue the fault again. The ends of DROP and LOADING
-		 * wake the thread. */
+		/*
+		 * Another worker handles the unit: queue the fault again. For DROP and LOADING this
+		 * is not needed, since their end wakes the thread.
+		 */
 		if (STATE(u->word) <= U_BUSY || STATE(u->word) == U_CLEAN)
 			fault_push(&p->m->queue, p, f->addr, f->kind);
 		sched_yield();
@@ -476,7 +501,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	}
 	if (f->kind != FAULT_WRITE) {
 		p->m->sh->zero_faults++;
-		ceiling_wait(p); /* the thread is about to write */
+		ceiling_wait(p); /* the thread is about to write, which allocates memory */
 		fault_repeat(p, fill_hole, &s);
 	} else {
 		p->m->sh->write_faults++;
@@ -486,7 +511,9 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 
 static bool answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
 {
-	/* CLEAN would cost a thread that is about to write a second fault */
+	/*
+	 * do not keep the place if the thread is about to write: CLEAN would cost it a second fault
+	 */
 	if (unit_load(f->p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
 		      f->kind == FAULT_LOAD ? NULL : f))
 		return false;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Lets units leave a process. They have been written to their places, and all threads of the
- * process stand still. Their pages are moved to a scratch area and compared there with what was
- * written; nothing can reach them there, except what would have made the kernel refuse the move.
- * Pages that differ are moved back. Pages that the kernel does not move, because a child shares
- * them, are compared in place and dropped: a write to a shared page would first make a copy of it.
- * Older kernels cannot move pages, and there all are dropped like that.
+ * Removes units from a process. They have been written to their places, and all threads of the
+ * process are stopped. Their pages are moved to a scratch area and compared there with the bytes
+ * that were written. Nobody can access them in the scratch area: a page that somebody still holds
+ * is one that the kernel refuses to move. Pages that differ are moved back. Pages that the kernel
+ * does not move because a child shares them are compared at their addresses and dropped: a write to
+ * a shared page would make a copy of it first. Older kernels cannot move pages, so there all pages
+ * are dropped this way.
  *
- * This runs in a process that shares our memory and outlives us. It must not allocate.
+ * This runs in a process that shares our memory and may outlive us. It must not allocate memory.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 
 #define THERE (PRESENT | SWAPPED)
 #define BACK_TRIES 5000U
-#define BACK_NAP_MS 1 /* pause between two of them */
+#define BACK_NAP_MS 1 /* ms between two attempts to put a page back */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -31,9 +32,9 @@ struct work {
 	struct zns_guest *guest;
 	struct scratch scratch;
 	bool moves;
-	struct range range[BATCH]; /* ranges to be dropped */
+	struct range range[BATCH]; /* ranges that are to be dropped */
 	unsigned int nr;
-	/* Attempts left, over the whole stop, while the process's cgroup is full. */
+	/* Attempts that are left for this stop while the process's cgroup is full. */
 	unsigned int tries;
 };
 
@@ -52,8 +53,10 @@ void going_note(struct victim *v, const uint8_t *unit)
 	zns_hash_pieces(unit, UNIT, PAGE, v->page);
 }
 
-/* Locks `ev`, during a stop. False: the pager died while its reader had the lock, and the threads
- * must run on. */
+/*
+ * Locks `ev` during a stop. False: the pager has died while its reader held the lock, so the
+ * threads must be released without it.
+ */
 static bool lock_in_stop(struct proc *p)
 {
 	while (pthread_rwlock_tryrdlock(&p->ev)) {
@@ -64,7 +67,9 @@ static bool lock_in_stop(struct proc *p)
 	return true;
 }
 
-/* Makes a unit DROP, with its place. From here on the unit leaves, even if a thread wants it. */
+/*
+ * Sets a unit to DROP, with its place. From here on the unit is removed, even if a thread needs it.
+ */
 static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
@@ -73,7 +78,7 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	if (v->out)
 		return;
 	v->out = p->gone || v->u->word != old;
-	/* A fault may still make it RES before the exchange, but nobody else takes it. */
+	/* A fault may still set it to RES before the exchange, but nothing else can. */
 	if (!v->out) {
 		unit_note(p, v->u, &ref);
 		unit_set_marked(p, v->u, false);
@@ -82,13 +87,17 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
 							 WORD(U_DROP, ref.place));
 		if (v->out)
-			v->u->pages = 0; /* only a fault came between: no event changed them */
+			/* there was only a fault: no event has changed the pages */
+			v->u->pages = 0;
 	}
 	pthread_rwlock_unlock(&p->ev);
 }
 
-/* Are the victim's pages those that were copied, and all protected? Only then does the kernel
- * report their removal. After an munmap() before the registration, other memory may be here. */
+/*
+ * Are the victim's pages exactly those that were copied, and all protected? Only then does the
+ * kernel report their removal. If they were unmapped before the registration, other memory may be
+ * at these addresses.
+ */
 static bool is_whole(const struct proc *p, const struct victim *v)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -112,7 +121,11 @@ static void commit_all(struct going *g, const struct range *own)
 			continue;
 		v->out = own->start < v->end && own->end > v->start;
 		if (v->out)
-			g->p->own = *own; /* otherwise the same unit would be copied in each turn */
+			/*
+			 * note the memory that the thread itself needs, else its unit would be
+			 * copied in each turn
+			 */
+			g->p->own = *own;
 		if (v->out || !is_whole(g->p, v)) {
 			v->out = true;
 			g->own |= 1U << i;
@@ -129,8 +142,10 @@ static bool is_going(const struct victim *v)
 	return !v->out && STATE(v->u->word) == U_DROP;
 }
 
-/* The kernel does not tell whether another process shares a swapped page. UFFDIO_MOVE finds out,
- * and refuses the page then. */
+/*
+ * The kernel does not say whether another process shares a swapped page. UFFDIO_MOVE finds out, and
+ * refuses the page if one does.
+ */
 static bool may_move(uint64_t entry)
 {
 	if (mem_without(RULE_SWAPPED))
@@ -138,8 +153,10 @@ static bool may_move(uint64_t entry)
 	return entry & EXCLUSIVE || (entry & THERE && !(entry & PRESENT));
 }
 
-/* The pages of UNIT bytes at @at, as bits: those that exist, and in *@exclusive those that may be
- * moved, as far as page tables tell. */
+/*
+ * Returns the pages of the UNIT bytes at @at that exist, as bits. *@exclusive: those that may be
+ * moved, according to the page table.
+ */
 static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -156,14 +173,18 @@ static uint32_t look(const struct proc *p, uint64_t at, uint32_t *exclusive)
 	return there;
 }
 
-/* The victim's own pages that are still in their place; other areas may share its unit. */
+/*
+ * Returns the victim's own pages that are still at their addresses; other areas may share its unit.
+ */
 static uint32_t look_at(const struct proc *p, const struct victim *v, uint32_t *exclusive)
 {
 	return look(p, v->base, exclusive) & pages_of(v->base, v->start, v->end);
 }
 
-/* Which of @pages at @at are equal to what was copied? Reads them into g->buf. *@unread: pages that
- * could not be read, and so not compared. */
+/*
+ * Returns which of @pages at @at are equal to what was copied. Reads them into g->buf. *@unread:
+ * pages that could not be read, so they were not compared.
+ */
 static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint32_t pages,
 		     uint32_t *unread)
 {
@@ -188,8 +209,7 @@ static uint32_t same(struct going *g, const struct victim *v, uint64_t at, uint3
 	return pages & v->mask & ok;
 }
 
-/* Moves the pages of a unit that no other process has. @mend: writes to each page first
- * (move_one()). */
+/* Moves the pages that no other process has. @mend: writes to each page first (move_one()). */
 static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 {
 	const struct victim *v = &w->g->b.v[nr];
@@ -200,7 +220,7 @@ static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 	exclusive &= pages_of(v->base, v->start, v->end);
 	while (next_run(&exclusive, v->base, &r)) {
 		if (mend && mem_uffd_protect(w->g->p->uffd, r.start, r.end, false))
-			continue; /* writing to it would make the thread wait for us */
+			continue; /* a write to it would make the thread wait for us */
 		if (mend)
 			move_call(w->guest, SYS_madvise,
 				  (uint64_t[6]){ r.start, r.end - r.start, MADV_POPULATE_WRITE });
@@ -209,9 +229,9 @@ static void move_exclusive(struct work *w, unsigned int nr, bool mend)
 }
 
 /*
- * Moves a unit in which the kernel refused a page. A page that no other process has is refused if a
- * process that shared it has ended, or if somebody holds a reference. After a write to it the
- * kernel accepts the former.
+ * Moves a unit in which the kernel has refused a page. The kernel refuses a page that no other
+ * process has in two cases: a process that shared it has exited, or somebody holds a reference. In
+ * the first case the kernel accepts the page after a write to it.
  */
 static void move_one(struct work *w, unsigned int nr)
 {
@@ -219,7 +239,7 @@ static void move_one(struct work *w, unsigned int nr)
 	move_exclusive(w, nr, true);
 }
 
-/* Are all of its pages shared with another process? */
+/* Does another process share all of its pages? */
 static bool is_shared(const struct proc *p, const struct victim *v)
 {
 	uint32_t exclusive;
@@ -227,7 +247,7 @@ static bool is_shared(const struct proc *p, const struct victim *v)
 	return look_at(p, v, &exclusive) && !exclusive;
 }
 
-/* Moves all units, neighbours in one call. */
+/* Moves all units; neighbouring units are moved by one call. */
 static void move_all(struct work *w)
 {
 	const struct victim *v = w->g->b.v;
@@ -255,8 +275,10 @@ static void move_all(struct work *w)
 	}
 }
 
-/* -ENOMEM: the cgroup is full. -EAGAIN: another process with the same memory runs on, and its event
- * was not read yet. */
+/*
+ * Copies a page back. -ENOMEM: the cgroup is full. -EAGAIN: another process with the same memory
+ * runs, and its event was not read yet.
+ */
 static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 {
 	uint64_t done;
@@ -267,9 +289,9 @@ static int put_page(struct work *w, uint64_t at, const uint8_t *page)
 }
 
 /*
- * Shall putting a page back be tried again? After -EAGAIN yes: our reader or a successor's reads
- * the event, and the program stands still until then; unless nobody is left to read it. After
- * -ENOMEM only a limited number of times, since the cgroup may stay full.
+ * Should the attempt to put a page back be repeated? After -EAGAIN yes, unless nobody is left to
+ * read events: our reader, or a successor's, reads the event, and the program is stopped until
+ * then. After -ENOMEM only a limited number of times, since the cgroup may stay full.
  */
 static bool try_later(struct work *w, int ret)
 {
@@ -282,7 +304,7 @@ static bool try_later(struct work *w, int ret)
 	return true;
 }
 
-/* The page's bytes are lost: an access shall raise SIGBUS and never read older bytes. */
+/* The page's bytes are lost: make an access raise SIGBUS, so that it never reads older bytes. */
 static void lose_page(struct work *w, uint64_t at)
 {
 	struct proc *p = w->g->p;
@@ -297,7 +319,10 @@ static void lose_page(struct work *w, uint64_t at)
 		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
 }
 
-/* Puts back pages that differ, or that arrived since. All threads stand still meanwhile. */
+/*
+ * Puts back pages that differ from the copy, or that have arrived since. All threads are stopped
+ * meanwhile.
+ */
 static void put_back(struct work *w, struct victim *v, uint32_t pages)
 {
 	v->left |= pages;
@@ -310,7 +335,7 @@ static void put_back(struct work *w, struct victim *v, uint32_t pages)
 		do {
 			ret = put_page(w, at, w->g->buf + i * PAGE);
 		} while (try_later(w, ret));
-		/* it is there already, or its memory is gone */
+		/* else it is there already, or its memory is gone */
 		if (ret && ret != -EEXIST && ret != -ENOENT && ret != -ESRCH)
 			lose_page(w, at);
 	}
@@ -329,19 +354,25 @@ static void compare_moved(struct work *w)
 		if (!moved)
 			continue;
 		ok = same(g, v, at, moved, &unread);
-		/* a page that could not be read counts as equal: it was exclusive and protected
-		 * since the copy */
+		/*
+		 * a page that could not be read counts as equal: it was exclusive and protected
+		 * since the copy
+		 */
 		moved &= ~ok & ~unread;
 		if (!moved)
 			continue;
-		/* free the moved page first, since the cgroup may have room for only one; g->buf
-		 * has its bytes */
+		/*
+		 * free the moved page first, since the cgroup may have room for only one; its bytes
+		 * are in g->buf
+		 */
 		move_call(w->guest, SYS_madvise, (uint64_t[6]){ at, UNIT, MADV_DONTNEED });
 		put_back(w, v, moved);
 	}
 }
 
-/* Chooses what is dropped of a unit whose pages are still in their place: all, or nothing. */
+/*
+ * Decides what is dropped of a unit whose pages are still at their addresses: all of them, or none.
+ */
 static void choose_range(struct work *w, struct victim *v)
 {
 	uint32_t exclusive, unread, there = look_at(w->g->p, v, &exclusive), pages = there;
@@ -355,7 +386,7 @@ static void choose_range(struct work *w, struct victim *v)
 	}
 	for (struct range part; next_run(&pages, v->base, &part); r.end = part.end)
 		r.start = r.start ? r.start : part.start;
-	/* drop whole units where possible, since the kernel sends an event for each range */
+	/* drop whole units if possible, since the kernel sends one event for each range */
 	if (there == v->mask && !w->moves)
 		r = (struct range){ v->start, v->end };
 	v->u->pages |= pages_of(v->base, r.start, r.end) << 16;
@@ -377,11 +408,11 @@ static void drop_rest(struct work *w)
 }
 
 /*
- * Called before the threads run on. With the lock, the events of our own removals are in the table:
- * the reader holds the lock from the read to the update. Removals after this are the program's. If
- * the pager is dead it may have read an event that is not in the table yet; then the bits in
- * u->pages stay, and its successor subtracts them when it repeats the event. False: the pager is
- * dead.
+ * Called before the threads are released. With the lock held, the events of our own removals are in
+ * the table, since the reader holds it from reading an event to updating the table. Later removals
+ * are the program's. If the pager is dead, it may have read an event that is not in the table yet:
+ * then the bits in u->pages stay, and its successor subtracts them when it repeats the event.
+ * Returns false if the pager is dead.
  */
 static bool end_of_stop(struct going *g)
 {
@@ -398,7 +429,7 @@ static bool end_of_stop(struct going *g)
 
 		if (!is_going(v))
 			continue;
-		/* For example after an mlock() meanwhile. */
+		/* Some pages stayed, for example because of an mlock() meanwhile. */
 		v->left |= look_at(g->p, v, &exclusive);
 		v->u->pages &= v->mask & ~v->left;
 	}
@@ -406,7 +437,7 @@ static bool end_of_stop(struct going *g)
 	return true;
 }
 
-/* Protects pages that have left, which puts markers there. True: all of @pages have one. */
+/* Protects pages that were removed, which puts markers there. True: all of @pages have a marker. */
 static bool mark(struct work *w, uint64_t base, uint32_t pages)
 {
 	const struct proc *p = w->g->p;
@@ -422,8 +453,10 @@ static bool mark(struct work *w, uint64_t base, uint32_t pages)
 	return !ret && present_is_marked(p, base, pages);
 }
 
-/* Puts markers where units were. Guard pages that come and go while a unit is on its zone raise no
- * event, but remove the markers; that is noticed when the unit comes back. */
+/*
+ * Puts markers where units were removed. Guard pages that are installed and removed while a unit is
+ * on its zone send no event, but remove the markers. This is noticed when the unit comes back.
+ */
 static void mark_all(struct work *w)
 {
 	for (unsigned int i = 0; i < w->g->b.nr && !mem_without(RULE_MARKED); i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Hands a context over from a dead pager to its successor. The successor gets the descriptors, and
- * finds the tables in memory that the dead one shared. Faults that the dead one had read are lost,
- * so every thread is woken and faults again. An eviction that was under way is completed or undone.
+ * finds the tables in shared memory. Faults that the dead pager has read are lost, so every thread
+ * is woken and faults again. An eviction that was in progress is completed or undone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,17 +14,22 @@
 #include "context.h"
 #include "hold.h"
 
-/* Descriptors of the context: shared memory, and both ends of the socket for new children. */
+/* The context's own descriptors: shared memory, and both ends of the socket for new children. */
 #define OWN 3U
-/* Table, userfaultfd, pidfd; where one is missing, a copy of the context's own is sent. */
+/*
+ * Table, userfaultfd, pidfd. If one does not exist, a copy of a descriptor of the context takes its
+ * place.
+ */
 #define PER_PROC 3U
 
-/* Sent with a process's descriptors to say whose they are. By the time the pager dies another
- * process may be in that slot. */
+/*
+ * Sent with the descriptors of a process, to say which process they belong to. By the time the
+ * pager dies, another process may use that slot.
+ */
 struct kept {
 	uint64_t serial;
 	uint32_t slot;
-	uint32_t named; /* 1: the pidfd is there */
+	uint32_t named; /* 1: the pidfd is among the descriptors */
 };
 
 _Static_assert(ZNS_MEM_FDS_MAX == OWN + PER_PROC * PROCS_MAX, "room for all");
@@ -39,7 +44,7 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	out->fd[out->nr++] = m->birth[0];
 	out->fd[out->nr++] = m->birth[1];
 	pthread_mutex_lock(&m->lock);
-	/* children that wait for a slot are not included */
+	/* leave out children that wait for a slot */
 	out->forks = m->waiting ? m->waiting->fork_nr - 1 : m->forks_done;
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = m->proc[i];
@@ -66,9 +71,9 @@ void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
 }
 
 /*
- * Brings a unit into a state from which a successor can go on. Runs before anybody else looks at
- * it, but the dead pager's stop may commit it at the same time. A unit in DROP stays so: see
- * landed().
+ * Brings a unit into a state from which a successor can continue. Runs before any other thread
+ * examines the unit, but the dead pager's stop may set it to DROP at the same time. A unit in DROP
+ * stays so: see landed().
  */
 static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
@@ -85,7 +90,7 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return st->hold(st->arg, ref);
 }
 
-/* After the stop has ended: none of our removals is in progress any more. */
+/* Called when the stop has ended: no removal by the pager is in progress any more. */
 static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -93,7 +98,7 @@ static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (STATE(word) != U_DROP)
 		return 0;
-	/* a page that did not leave is present, and counts */
+	/* a page that was not removed is present, and is newer than its copy */
 	u->pages &= 0xffff;
 	if (u->pages) {
 		u->word = WORD(U_ZONE, PLACE(word));
@@ -104,7 +109,7 @@ static int landed(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-/* Before events are read, since they may be about these strays. */
+/* Call this before events are read, since they may concern these strays. */
 static int count_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	if (u->addr)
@@ -167,7 +172,7 @@ struct taking {
 	int ret;
 };
 
-/* Takes over a child that the keeper did not know of. */
+/* Takes over a child that the keeper does not know. */
 static bool take_child(void *arg, uint64_t nr, int slot, int table, int uffd)
 {
 	const int fds[] = { table, uffd, -1 };
@@ -209,8 +214,10 @@ static int land(struct proc *p)
 	return ret;
 }
 
-/* Counts the units of all processes in the store. Entries of @list that the dead pager did not
- * serve become NULL. */
+/*
+ * Counts the units of all processes in the store. Entries of @list that the dead pager did not
+ * serve are set to NULL.
+ */
 static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, struct zns_err *err)
 {
 	int ret = 0;
@@ -219,12 +226,12 @@ static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, str
 	for (struct proc *p = m->waiting; p && p->uncounted && !ret; p = p->next_waiting) {
 		ret = count_units(p);
 		if (!ret)
-			ret = land(p); /* it has no slot, so nobody has evicted from it */
+			ret = land(p); /* it has no slot, so none of its units was being evicted */
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "a unit of a child is not in the store");
 	for (unsigned int i = 0; i < nr && !ret; i++) {
-		if (!list[i]->uncounted) { /* it was born just now */
+		if (!list[i]->uncounted) { /* it was forked a moment ago */
 			proc_put(list[i]);
 			list[i] = NULL;
 			continue;
@@ -237,7 +244,9 @@ static int count_all(struct zns_mem *m, struct proc **list, unsigned int nr, str
 	return ret;
 }
 
-/* Waits for the dead pager's stops. Units that are not in DROP are served meanwhile. */
+/*
+ * Waits until the dead pager's stops have ended. Units that are not in DROP are served meanwhile.
+ */
 static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr,
 		    struct zns_err *err)
 {
@@ -250,7 +259,7 @@ static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr
 		if (!p)
 			continue;
 		stop_await_end(p, begin);
-		/* Its PID was found just before the death, and will be found again. */
+		/* Its PID was found just before the pager died, and will be found again. */
 		if (p->pidfd < 0)
 			p->pid = p->sh->pid = 0;
 		ret = land(p);
@@ -258,8 +267,10 @@ static int land_all(struct zns_mem *m, struct proc *const *list, unsigned int nr
 	return ret ? zns_fail_sys(err, ret, "a table of a memory context cannot be read") : 0;
 }
 
-/* Kills a process of which nobody has descriptors: it would read zeroes for all that was
- * on zones. */
+/*
+ * Kills a process whose descriptors nobody has: it would read zeroes for all memory that is on
+ * zones.
+ */
 static void take_leave(struct zns_mem *m, unsigned int slot)
 {
 	struct shared_proc *sh = &m->sh->proc[slot];
@@ -271,7 +282,10 @@ static void take_leave(struct zns_mem *m, unsigned int slot)
 	mem_warn(m, "process %d is lost: it came right before the pager died", sh->pid);
 }
 
-/* Takes over a process that the keeper has, unless it has ended and another one has its slot. */
+/*
+ * Takes over a process whose descriptors the keeper has, unless it has ended and another process
+ * uses its slot.
+ */
 static int take_kept(struct zns_mem *m, const struct zns_mem_fds *f, uint32_t i,
 		     struct zns_err *err)
 {
@@ -283,7 +297,7 @@ static int take_kept(struct zns_mem *m, const struct zns_mem_fds *f, uint32_t i,
 	if (k.slot >= PROCS_MAX || m->proc[k.slot] || OWN + (i + 1) * PER_PROC > f->nr)
 		return zns_fail(err, -EPROTO, "the list of processes is damaged");
 	memcpy(fd, from, sizeof(fd));
-	if (!k.named) { /* a copy of the context's own descriptor stands in for it */
+	if (!k.named) { /* another descriptor of the context was sent in place of the pidfd */
 		close(fd[2]);
 		fd[2] = -1;
 	}
@@ -327,8 +341,10 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		(*out)->birth[0] = from->fd[1];
 		(*out)->birth[1] = from->fd[2];
 	}
-	/* check before anything is changed: after a refusal the keeper starts the version that
-	 * matches */
+	/*
+	 * check this before anything is changed: after a refusal the keeper starts the program of
+	 * the right version
+	 */
 	if (!ret && ((*out)->sh->version != CONTEXT_VERSION || (*out)->sh->procs_max != PROCS_MAX))
 		ret = zns_fail(err, -EPROTO, "the memory context is of another version");
 	if (!ret) {
@@ -346,7 +362,7 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 	return ret;
 }
 
-/* Only one thread reads events at first, since drops in progress wait for their events. */
+/* Lets only one thread read events at first, since units in DROP wait for their events. */
 static int settle_all(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
@@ -379,7 +395,7 @@ int zns_mem_go_on(struct zns_mem *m, struct zns_err *err)
 	}
 	for (unsigned int i = 0; !ret && i < PROCS_MAX; i++)
 		if (m->proc[i]) {
-			/* wakes those, too, whose unit is in memory by now */
+			/* this also wakes threads whose unit is in memory by now */
 			mem_uffd_wake_all(m->proc[i]->uffd);
 			table_each(m->proc[i], load_strays, NULL);
 		}

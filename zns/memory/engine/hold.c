@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Keeps the userfaultfds of new children alive if the pager dies. A child runs as soon as the event
- * of its fork is read, and until birth.c has put its userfaultfd into a socket, only our table of
- * descriptors has it. If we died in between, the kernel would give that child zeroes. So a second
+ * Keeps the userfaultfds of new children open if the pager dies. A child runs as soon as the event
+ * of its fork is read. Until birth.c has put its userfaultfd into a socket, it is only in our table
+ * of descriptors: if we died at that point, the kernel would give the child zeroes. So a second
  * process, the holder, shares our table (CLONE_FILES) and sleeps until we are dead. Then it puts
  * the userfaultfds that we had read into the socket, and stays until a successor has a holder of
  * its own (unkept.c).
  *
- * The holder shares our memory, too, which costs nothing. It makes no call before our last thread
- * has ended, so it can use the thread-local data of the thread that created it.
+ * The holder shares our memory as well, which costs nothing. It makes no call before our last
+ * thread has ended, so it can use the thread-local data of the thread that created it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,15 +43,17 @@ static void put_unborn(struct zns_mem *m)
 	}
 }
 
-/* The holder is killed in its sleep; the sanitizer's red zones in its frame would outlive its
- * stack. */
+/*
+ * The holder is killed while it sleeps: the sanitizer's red zones in its frame would stay behind on
+ * its stack.
+ */
 __attribute__((no_sanitize_address)) static int holder(void *arg)
 {
 	struct zns_mem *m = arg;
 	struct pollfd f = { .fd = m->self, .events = POLLIN };
 	long n;
 
-	do { /* not the C library's poll(), which would touch a living thread's data */
+	do { /* the C library's poll() would use thread-local data of a thread that lives */
 		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
 	} while (!n || (n < 0 && errno == EINTR));
 	if (n == 1)
@@ -79,7 +81,7 @@ int hold_start(struct zns_mem *m)
 		return -errno;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* no exit signal, so that nobody's waitpid(-1) reaps it */
+	/* no exit signal, so that no waitpid(-1) of another thread reaps it */
 	m->holder = clone(holder, (char *)m->hold_stack + STACK, CLONE_VM | CLONE_FILES, m);
 	ret = m->holder < 0 ? -errno : 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -117,7 +119,10 @@ void hold_await(struct zns_mem *m)
 		}
 }
 
-/* Ends the old holder before ours counts: otherwise each would kill the other's processes. */
+/*
+ * Ends the old holder before ours becomes active: otherwise each would kill the processes that the
+ * other one serves.
+ */
 void hold_relieve(struct zns_mem *m)
 {
 	struct pollfd f = { .fd = m->relieved, .events = POLLIN };

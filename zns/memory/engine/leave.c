@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Children for which the context has no place. Such a child is served like any other, but nothing
- * of it is evicted: all that it has on zones is read back, and then its userfaultfd is closed.
- * Meanwhile it has a slot, so that a successor finds it and continues. If these slots are in use as
- * well, the child waits without one, and only events of leaving children are read: further forks
- * wait, too. A child must never be let go before all its memory is back, since it would read
+ * Handles children for which the context has no regular slot. Such a child is served like any
+ * other, but nothing of it is evicted: all its memory on zones is read back, and then its
+ * userfaultfd is closed. Until then it has one of the slots for leaving children, so that a
+ * successor finds it and continues. If these slots are all in use as well, the child waits without
+ * one, and only events of leaving children are read, so further forks wait too. A child's
+ * userfaultfd must never be closed before all its memory is back, since the child would read
  * zeroes.
  */
 #include <time.h>
@@ -16,7 +17,7 @@ static unsigned int most(void)
 	return mem_refused(REFUSED_PLACES) ? FEW_LEAVERS : LEAVERS_MAX;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void count(struct zns_mem *m)
 {
 	unsigned int used = 0;
@@ -70,7 +71,7 @@ void leave_begin(struct proc *child)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Gives the child a regular slot if one is free by now, else one for leaving children. */
+/* Gives the child a regular slot if one is free now, else one for leaving children. */
 static int add(struct zns_mem *m, struct proc *child)
 {
 	child->leaves = false;
@@ -121,7 +122,7 @@ static bool lead_out(struct proc *p, uint8_t *buf)
 	if (!mem_uffd_dead(p->uffd)) {
 		if (!mem_without(RULE_LEAVE))
 			table_each(p, bring, buf);
-		/* with the lock no unit can move to addresses that were looked at already */
+		/* hold the lock, so that no unit can move to addresses that were checked already */
 		pthread_rwlock_wrlock(&p->ev);
 		out = table_each(p, is_out, NULL) && !mem_without(RULE_LEAVE);
 		pthread_rwlock_unlock(&p->ev);
@@ -134,7 +135,10 @@ static bool lead_out(struct proc *p, uint8_t *buf)
 	return true;
 }
 
-/* The next leaving child in turn, since one may be stopped for long. NULL: the context ends. */
+/*
+ * Returns the next leaving child, in turns, since one of them may be stopped for long. NULL: the
+ * context ends.
+ */
 static struct proc *next_leaver(struct zns_mem *m, unsigned int *hand)
 {
 	struct proc *p = NULL;
@@ -162,7 +166,7 @@ static void *leaver(void *arg)
 	unsigned int hand = 0;
 	struct proc *p;
 
-	admit(m); /* admit children that were waiting when the last pager died */
+	admit(m); /* first admit children that were waiting when the last pager died */
 	while (buf && (p = next_leaver(m, &hand))) {
 		if (!lead_out(p, buf))
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
