@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Moves pages out of a program with UFFDIO_MOVE, which refuses pages that somebody holds: a device,
- * or another process that writes here (process_vm_writev). Only a thread of the program can call
- * it, and only into memory registered with a userfaultfd of its own. Both are made while all
- * threads stand still, and removed before they run on. The userfaultfd is for user mode only, so
- * others who can take the program's descriptors get nothing that they could not make themselves.
- * The arguments lie in the program's memory, where others may write, so the result is read from the
- * page tables and never from there.
+ * Moves pages out of a program with UFFDIO_MOVE, which refuses a page that somebody holds: a
+ * device, or another process that writes to it (process_vm_writev). Only a thread of the program
+ * can call it, and only for a destination that is registered with a userfaultfd of its own. Both
+ * this userfaultfd and the destination, the scratch area, are made while all threads are stopped,
+ * and removed before they continue. The userfaultfd is for user mode only, so other processes that
+ * can take the program's descriptors get nothing that they could not make themselves. The arguments
+ * lie in the program's memory, where others may write, so the result is read from the page tables
+ * instead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #define LENGTH (BATCH * UNIT)
 #define USER_MODE 1U /* UFFD_USER_MODE_ONLY, Linux 5.11 */
 
-/* Linux 6.8; the names are ours */
+/* UFFDIO_MOVE, Linux 6.8; the names are our own */
 struct move_arg {
 	__u64 dst, src, len, mode;
 	__s64 moved;
@@ -58,8 +59,10 @@ static bool failed(long result)
 	return result < 0 && result > -4096;
 }
 
-/* Registers the scratch through our own copy of the descriptor: nothing in the process is
- * trusted. */
+/*
+ * Registers the scratch area through our own copy of the descriptor, since no answer of the process
+ * is trusted.
+ */
 static int enlist(const struct scratch *s)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -81,7 +84,7 @@ int move_begin(struct scratch *s, struct proc *p, struct zns_guest *guest)
 				  (uint64_t)-1,
 				  0 };
 	long at;
-	int ret = zns_guest_call(guest, SYS_mmap, map, &at); /* a frozen process is left alone */
+	int ret = zns_guest_call(guest, SYS_mmap, map, &at); /* a frozen process is not touched */
 
 	if (ret || failed(at))
 		return ret ? ret : (int)at;

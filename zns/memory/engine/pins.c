@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * May pages of this process be pinned in a way that the kernel does not count (VmPin)? AF_XDP's
- * frames, io_uring's rings and buffers, and vfio do that. It is judged by the descriptors of all
- * threads that have a table of their own.
+ * May pages of this process be pinned in a way that the kernel does not count in VmPin? The frames
+ * of AF_XDP, the rings and buffers of io_uring, and vfio are. This is judged by the descriptors of
+ * all threads that have a table of descriptors of their own.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "zns/safeopen.h"
 
 #define KCMP_SAME_FILES 2
-#define PART 64U /* a look may take 1/64 of the time */
+#define PART 64U /* the checks may take 1/64 of the time */
 
 static const struct {
 	const char *link, *what;
@@ -28,7 +28,7 @@ static const struct {
 	{ "/dev/iommu", "iommufd" },
 };
 
-/* Is it an AF_XDP socket, by the protocol that sockfs reports? */
+/* Is it an AF_XDP socket, according to the protocol that sockfs reports? */
 static bool is_xdp(pid_t tid, const char *fd)
 {
 	char path[320], name[16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The processes of a context. */
+/* Manages the processes of a context. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,7 +30,10 @@ struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			    .table = -1,
 			    .refs = 1 };
 	pthread_rwlockattr_init(&attr);
-	/* prefer writers: the reader of events takes it for writing, and processes wait for it */
+	/*
+	 * prefer writers: the reader of events takes the lock for writing, and processes wait for
+	 * it
+	 */
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&p->ev, &attr);
 	ret = table_make(&p->table);
@@ -113,7 +116,7 @@ void proc_put(struct proc *p)
 
 	if (--p->refs)
 		return;
-	if (!p->sh) { /* it has no slot, so the reader never watched it */
+	if (!p->sh) { /* without a slot, the reader of events never watched it */
 		destroy(p);
 		return;
 	}
@@ -121,7 +124,7 @@ void proc_put(struct proc *p)
 	p->next_dead = m->dead;
 	m->dead = p;
 	pthread_mutex_unlock(&m->lock);
-	/* wake the reader at once: a thread that forks waits until the userfaultfd is closed */
+	/* wake the reader at once: a thread that forks waits until this userfaultfd is closed */
 	if (write(m->wake, &one, sizeof(one)) < 0)
 		return; /* the eventfd is readable already */
 }
@@ -147,7 +150,7 @@ void procs_bury(struct zns_mem *m, void (*forget)(struct proc *p))
 	}
 }
 
-/* A free slot from @from on; -1: there is none. With m->lock held. */
+/* Returns a free slot from @from on; -1: none. Call with m->lock held. */
 static int free_slot(const struct zns_mem *m, unsigned int from, unsigned int max)
 {
 	for (unsigned int i = from; i < from + max; i++)
@@ -260,7 +263,7 @@ void procs_sweep(struct zns_mem *m, const struct proc *but)
 	unsigned int nr;
 
 	if (m->sealed)
-		return; /* a checkpoint that is being made still lists its units */
+		return; /* a checkpoint in progress still lists its units */
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
 		if (list[i] != but && mem_uffd_dead(list[i]->uffd))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The queue of work for the threads of serve.c. */
+/* The queue of work for the threads that serve processes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,7 +7,9 @@
 
 #include "mem.h"
 
-/* Compare a fault with this many queued last, as many as threads may repeat one at once. */
+/*
+ * Compare a new fault with this many of the last ones: so many threads may repeat a fault at once.
+ */
 #define LOOKED_AT 64U
 
 static void grow(struct circle *c)
@@ -15,7 +17,7 @@ static void grow(struct circle *c)
 	size_t max = c->max ? c->max * 2 : 1024;
 	struct fault *f = calloc(max, sizeof(*f));
 
-	/* No memory: try again, since a dropped fault is a thread that waits for ever. */
+	/* without memory try again: if a fault were dropped, its thread would wait for ever */
 	while (!f) {
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 		f = calloc(max, sizeof(*f));
@@ -29,9 +31,9 @@ static void grow(struct circle *c)
 }
 
 /*
- * Is this fault queued already? A thread in the kernel that has a pending signal or io_uring work
- * does not wait for the answer: it raises the fault again and again, faster than we answer. One
- * answer wakes all threads that wait for that page.
+ * Is this fault in the queue already? A thread in the kernel that has a pending signal or io_uring
+ * work does not wait for the answer: it raises the fault again and again, faster than we answer.
+ * One answer wakes all threads that wait for that page.
  */
 static bool is_queued(const struct circle *c, const struct proc *p, uint64_t addr,
 		      enum fault_kind kind)
@@ -63,7 +65,7 @@ void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind 
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Besides the reader of events, one thread is always kept free for faults of waiting threads. */
+/* Beside the reader of events, one thread is always kept free for faults of waiting threads. */
 static struct circle *next_circle(struct queue *q)
 {
 	if (q->faults.nr)
@@ -82,7 +84,8 @@ enum task queue_next(struct queue *q, struct fault *f)
 		pthread_cond_wait(&q->more, &q->lock);
 		q->idle--;
 	}
-	if (!q->led && !q->end) { /* reading events comes first: answers may wait for an event */
+	/* reading events comes first, since answers may depend on an event */
+	if (!q->led && !q->end) {
 		q->led = true;
 		task = READ_EVENTS;
 	} else if (c) {

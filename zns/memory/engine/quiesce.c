@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Pauses eviction while a checkpoint of the context's processes is made, and tells the dump where
- * their units are. Faults are served as always.
+ * Pauses eviction while a checkpoint of the context's processes is made, and reports where their
+ * units are. Faults are answered as always.
  */
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,8 @@
 #include "../policy/hiber.h"
 #include "zns/grow.h"
 
-#define PAUSE_MAX_MS 10000 /* limit for an eviction in progress; the store waits for dumps */
+/* ms; limit for an eviction in progress, in which the store may wait for dumps */
+#define PAUSE_MAX_MS 10000
 
 static void nap(void)
 {
@@ -70,7 +71,7 @@ int zns_mem_quiesce(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns
 		return zns_fail_sys(err, ret, "the eviction of memory context %s does not end",
 				    m->sh->name);
 	}
-	family_look(m); /* finds the PIDs of new children */
+	family_look(m); /* find the PIDs of new children */
 	ret = evict_rests(m, err);
 	if (ret)
 		zns_mem_unquiesce(m);
@@ -88,7 +89,10 @@ struct listing {
 	size_t nr, max;
 };
 
-/* The pages of a CLEAN unit that are still protected, and so equal to the place's. */
+/*
+ * Returns the pages of a CLEAN unit that are still protected, and so equal to the bytes at its
+ * place.
+ */
 static uint16_t clean_pages(const struct proc *p, uint64_t base, uint32_t mask)
 {
 	uint64_t entry[UNIT_PAGES];
@@ -134,13 +138,13 @@ int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_
 
 	if (!m->sealed)
 		return zns_fail(err, -EPROTO, "no checkpoint has begun");
-	if (!p) { /* it was born after the pause began */
+	if (!p) { /* it was forked after the pause began */
 		family_look(m);
 		p = find(m, pid);
 	}
 	if (!p)
 		return zns_fail(err, -ENOENT, "process %d is not of this context", pid);
-	/* after this, all events that the reader has read are in the table */
+	/* with the lock, all events that the reader has read are in the table */
 	pthread_rwlock_rdlock(&p->ev);
 	ret = table_each(p, list_unit, &l);
 	pthread_rwlock_unlock(&p->ev);
@@ -169,7 +173,7 @@ int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, str
 		proc_put(p);
 		return 0;
 	}
-	/* succeeds if the area is ours already; -EBUSY: it is another userfaultfd's */
+	/* succeeds if the area is ours already; -EBUSY: another userfaultfd has it */
 	ret = mem_uffd_register(p->uffd, start, end);
 	proc_put(p);
 	return ret ? zns_fail(err, -ENOENT, "this area of process %d is another userfaultfd's",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The product keeps all rules. */
+/* For the installed program: no rule is switched off. */
 #include "rules.h"
 
 bool mem_without(enum mem_rule rule)

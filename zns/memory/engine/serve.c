@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The threads that serve processes. One of them reads events (events.c); the others answer the
+ * The threads that serve processes. One of them reads events (events.c). The others answer the
  * faults that it puts into the queue. If it reads a fault while the queue is empty, it lets another
- * thread read on and answers the fault itself: waking a thread on a sleeping processor would take
- * half as long as a read from flash.
+ * thread read on, and answers the fault itself: waking a thread on a sleeping CPU would take half
+ * as long as a read from flash.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ static void answer(struct fault *f, uint8_t *buf)
 {
 	uint64_t base = f->addr / UNIT * UNIT;
 
-	if (f->kind == FETCH_RECORD) { /* it is not about one process */
+	if (f->kind == FETCH_RECORD) { /* this request is not about a single process */
 		active_fetch(f->p, buf);
 	} else if (f->p->gone) {
 		return;
@@ -40,7 +40,7 @@ static void *server(void *arg)
 		return NULL;
 	while ((task = queue_next(&m->queue, &f)) != ENDED) {
 		if (task == READ_EVENTS && !reader_lead(m, &f))
-			continue; /* the context ends, and no thread reads events any more */
+			continue; /* the context ends, and events are not read any more */
 		answer(&f, buf);
 		evictor_rouse(m);
 		queue_answered(&m->queue, &f);

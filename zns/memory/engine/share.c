@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A context whose budget is a share of the machine's DRAM. Once a second it publishes its state for
- * the others, and moves its budget a step towards what the division gives it (dram.h, lines.h).
+ * the other contexts, and moves its budget a step towards its share (dram.h, lines.h).
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,17 +11,17 @@
 #include "../policy/lines.h"
 
 #define TURN_NS 1000000000ULL
-/* A turn takes one second more for each 128 contexts, since each pager reads all lines. */
+/* A turn takes one second longer for each 128 contexts, since each pager reads the lines of all. */
 #define TURN_LINES 128U
-#define AGES_NS 5000000000ULL /* time between looks at the ages of a context that evicts nothing */
-#define LATELY 8U /* turns over which the memory of recent reads fades */
+#define AGES_NS 5000000000ULL /* ns between two checks of ages in a context that evicts nothing */
+#define LATELY 8U /* number of turns over which recent reads are forgotten */
 
 struct share {
 	struct lines lines;
-	/* lately: bytes read recently, weighted by age. */
+	/* lately: bytes that were read back recently, weighted by age. */
 	uint64_t turned_ns, read_units, stall_ns, lately;
 	uint32_t stall_permille;
-	unsigned int nr; /* lines of all contexts, as last read */
+	unsigned int nr; /* lines of all contexts, as they were read last */
 	struct dram_line all[LINES_MAX];
 	uint64_t part[LINES_MAX];
 };
@@ -35,7 +35,7 @@ int zns_mem_auto(struct zns_mem *m, int dir, uint64_t total, uint64_t min, struc
 		free(s);
 		return ret;
 	}
-	if (total) { /* else the values of the predecessor */
+	if (total) { /* if 0, the predecessor's values stay */
 		m->sh->auto_total = total;
 		m->sh->auto_min = zns_max(min, MIB(1));
 	}
@@ -57,7 +57,9 @@ void share_close(struct zns_mem *m)
 	m->share = NULL;
 }
 
-/* Parses "some avg10=1.23 ..." into 1/100 %; 0 if the kernel does not report it. */
+/*
+ * Parses "some avg10=1.23 ...". Returns hundredths of a percent; 0: the kernel does not report it.
+ */
 static uint32_t pressure(void)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -91,7 +93,10 @@ static void tell(struct zns_mem *m, struct share *s, uint64_t past)
 		goes += l.heat.bytes[b];
 	l.stays = l.resident - zns_min(goes, l.resident);
 	s->lately += (units - s->read_units) * UNIT;
-	/* count units it had to read back: they compete with memory that others used as long ago */
+	/*
+	 * also count units that were read back lately: they compete with memory of other contexts
+	 * of the same age
+	 */
 	l.heat.bytes[heat_bucket(m->age_ms)] += zns_min(s->lately, l.resident / 2);
 	s->lately -= s->lately / LATELY + zns_min(s->lately, UNIT);
 	s->stall_permille = (uint32_t)((s->stall_permille + (stall - s->stall_ns) * 1000 / past) /

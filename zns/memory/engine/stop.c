@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Stops all threads of a process for a moment, while one of them makes the calls by which pages
- * leave (going.c). Before that the units were protected, copied and written. The threads are
- * stopped before the units are marked as going: afterwards a thread might wait for such a unit, and
+ * Stops all threads of a process for a moment, while one of them makes the system calls that remove
+ * pages (going.c). Before that, the units were protected, copied and written. The threads are
+ * stopped before the units are set to DROP: otherwise a thread might wait for such a unit, and
  * never stop.
  *
  * A process may be frozen in the middle of this, and continues when it is thawed. So each stop has
- * a thread of its own that waits as long as that takes; the evictor does not wait.
+ * a thread of its own, which waits as long as needed. The evictor does not wait.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 #include "mem.h"
 #include "zns/inject.h"
 
-#define LIMIT_MS 100 /* time for all threads to stop */
+#define LIMIT_MS 100 /* ms; time for all threads to stop */
 #define END_MS 10000
 #define STACK (256U << 10) /* bytes */
 
@@ -30,13 +30,14 @@ struct stop {
 	stop_body body;
 	void *arg;
 	bool begun;
-	bool left; /* its pager died, and its userfaultfd was closed */
+	bool left; /* its pager has died, and the userfaultfd was closed here */
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	bool done;
 	int ret;
 	struct zns_err err;
-	_Atomic int refs; /* held by the waiting thread and by the stop's thread */
+	/* number of threads that use it: the waiting thread, and the stop's own thread */
+	_Atomic int refs;
 };
 
 bool stop_orphaned(const struct proc *p)
@@ -44,11 +45,17 @@ bool stop_orphaned(const struct proc *p)
 	return getppid() != p->m->pid;
 }
 
-/* A successor that starts waits for every stop whose `tracer` was set before its pager died. True:
- * the pager has died, so the successor may have looked already, and the stop must not begin. */
+/*
+ * Must the stop not begin? A successor that starts waits for every stop whose `tracer` was set
+ * before its pager died. If the pager has died, the successor may have checked `tracer` before it
+ * was set.
+ */
 static bool too_late(struct shared_proc *sh, const struct proc *p)
 {
-	/* by system call: this process shares our memory and must not use the C library's data */
+	/*
+	 * by system call: this process shares our memory, so it must not change the C library's
+	 * data
+	 */
 	int32_t self = (int32_t)syscall(SYS_getpid);
 
 	if (stop_orphaned(p))
@@ -57,8 +64,10 @@ static bool too_late(struct shared_proc *sh, const struct proc *p)
 	return stop_orphaned(p) && (atomic_compare_exchange_strong(&sh->tracer, &self, 0), true);
 }
 
-/* Does the holder have our descriptors? Then a successor reads the events, or the holder kills the
- * process. */
+/*
+ * Does the holder have our descriptors? Then a successor will read the events, or the holder kills
+ * the process.
+ */
 static bool is_held(const struct zns_mem *m)
 {
 	pid_t holder = m->sh->holder;
@@ -72,9 +81,9 @@ bool stop_unread(const struct proc *p)
 }
 
 /*
- * Closes the dead pager's userfaultfd if nobody else has it. A thread that removes pages waits
+ * Closes the dead pager's userfaultfd if no other process has it. A thread that removes pages waits
  * until the event is read. This process shares the dead pager's descriptors, so they stay open
- * until it ends. When the last one is closed, the kernel lets the thread go.
+ * until it ends. When the last one is closed, the kernel lets the thread continue.
  */
 static void let_go_of_dead(void *arg)
 {
@@ -91,7 +100,7 @@ static int in_guest(struct zns_guest *g, void *arg)
 	struct stop *s = arg;
 	struct range own;
 
-	if (!same_memory(s->p)) /* checked while its threads stand still */
+	if (!same_memory(s->p)) /* check this while its threads are stopped */
 		return -ESRCH;
 	if (s->p->sh && too_late(s->p->sh, s->p))
 		return -ESRCH;
@@ -220,7 +229,7 @@ void stop_await_end(struct proc *p, uint64_t since_ns)
 	struct pollfd f = { .fd = tracer, .events = POLLIN };
 	int64_t left_ms = END_MS - (int64_t)((zns_mono_ns() - since_ns) / 1000000);
 
-	/* the dead pager's process, which ends by itself and needs no reaping */
+	/* the dead pager's tracer exits by itself, and need not be reaped here */
 	if (tracer >= 0 && poll(&f, 1, (int)zns_max(left_ms, (int64_t)0)) == 0)
 		mem_warn(p->m, "process %d: the stop of the dead pager does not end", p->pid);
 	p->sh->tracer = 0;

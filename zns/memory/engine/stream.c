@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Predicts memory that is used in the order of its addresses, as an allocator hands it out or a
- * program copies it. No history is needed: if the units right below came back a moment ago, the
- * units right above come next, as many as have come so far. Only the units' stamps are looked at,
- * so many streams may run at once.
+ * Predicts which memory is used next if a program uses it in address order, as an allocator hands
+ * it out or a program copies it. This needs no history: if the units right below came back a moment
+ * ago, the units right above are expected next, as many as have come so far. Only the time stamps
+ * of units are used, so many streams may run at once.
  */
 #include "mem.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The table of a process: a struct unit for each 64 KiB of its address space, found by address, in
- * a sparse memfd. A page of the table exists once a unit in its 8 MiB was looked at. Behind the
- * units follow: the strays (units that mremap() moved to an address that is no multiple of 64 KiB;
- * they are read back soon), the checks of all units (apart, so that a scan of the units touches
- * little memory), a bit for each unit (unit_set_marked()), and the last moves.
+ * The table of a process: a struct unit for each 64 KiB of its address space, indexed by address,
+ * in a sparse memfd. A page of the table is allocated when a unit in its 8 MiB is first accessed.
+ * Behind the units are: the strays (units that mremap() has moved to an address that is no multiple
+ * of 64 KiB; they are read back soon), the hashes of all units (stored apart, so that a scan of the
+ * units touches little memory), a bit for each unit (unit_set_marked()), and the last moves.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -13,9 +13,9 @@
 #include "mem.h"
 
 #define UNITS (1ULL << (47 - 16))
-/* Bytes of the table, most of them never written. */
+/* Bytes of the units and strays, most of which are never written. */
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit))
-/* Bytes of the checks behind it. */
+/* Bytes of the hashes behind them. */
 #define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check))
 #define MARKS ((UNITS + STRAYS_MAX) / 8) /* bytes */
 #define ALL (TABLE + CHECKS + MARKS + sizeof(struct moves))

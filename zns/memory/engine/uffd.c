@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The calls of a userfaultfd with synchronous write protection and all events. */
+/* The ioctls of a userfaultfd with synchronous write protection and all events. */
 #include <errno.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
@@ -8,10 +8,10 @@
 
 #include "mem.h"
 
-#define GUARD_INSTALL 102 /* MADV_, Linux 6.13 */
-#define WP_UNPOPULATED (1ULL << 13) /* UFFD_FEATURE_, Linux 6.4 */
+#define GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, since Linux 6.13 */
+#define WP_UNPOPULATED (1ULL << 13) /* UFFD_FEATURE_WP_UNPOPULATED, since Linux 6.4 */
 
-/* Linux 6.6; the names are ours */
+/* UFFDIO_POISON, Linux 6.6; the names are our own */
 struct poison_arg {
 	struct uffdio_range range;
 	__u64 mode;
@@ -30,7 +30,7 @@ static int begin(int uffd, uint64_t more)
 	return ioctl(uffd, UFFDIO_API, &api) ? -errno : 0;
 }
 
-/* Older kernels have no guard pages, and need no markers. */
+/* Enables the features. Kernels without guard pages need no markers for missing pages. */
 int mem_uffd_begin(int uffd)
 {
 	bool has_guards = !madvise(NULL, 0, GUARD_INSTALL);
@@ -54,8 +54,10 @@ int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end)
 	return ioctl(uffd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
 }
 
-/* Asks with an empty request: the kernel checks for a change in progress before it looks at what is
- * requested. */
+/*
+ * Makes an empty request: the kernel checks for a change in progress before it examines the
+ * request.
+ */
 bool mem_uffd_changes(int uffd)
 {
 	struct uffdio_copy none = { 0 };
@@ -64,9 +66,9 @@ bool mem_uffd_changes(int uffd)
 }
 
 /*
- * A call that found no area may have come while mremap() moved it: Linux looks for the area first,
- * and checks for a move afterwards (since 6.9). The caller has `ev`, so the move's event cannot be
- * read meanwhile, and the flag is still set.
+ * Handles a call that found no area. It may have come while mremap() moved the area: Linux looks
+ * for the area first, and checks for a move afterwards (since 6.9). The caller holds `ev`, so the
+ * event of the move cannot be read meanwhile, and the kernel still reports the change.
  */
 static int unless_moved(int uffd, int ret)
 {
@@ -92,12 +94,15 @@ int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool pr
 	int ret = ioctl(uffd, UFFDIO_COPY, &c) ? -errno : 0;
 
 	*done = !ret ? len : c.copy > 0 ? (uint64_t)c.copy : 0;
-	/* a part was copied; the next call returns the reason why no more */
+	/* after a partial copy return 0: the next call returns the reason why it stopped */
 	return ret && *done ? 0 : unless_moved(uffd, ret);
 }
 
-/* A source address that cannot be read: the copy fails after the kernel has found the area, and
- * before it changes anything. (Asking by write protection would put a marker where no page is.) */
+/*
+ * A source address that cannot be read. A copy from it fails after the kernel has found the area,
+ * and before anything is changed. (Write protection is no alternative: it would put a marker where
+ * no page is.)
+ */
 static void *unreadable;
 
 static void map_unreadable(void)
@@ -143,8 +148,10 @@ void mem_uffd_wake(int uffd, uint64_t start, uint64_t end)
 	ioctl(uffd, UFFDIO_WAKE, &r);
 }
 
-/* Halves the range until the kernel accepts it: a process may have less than 47 bits of
- * addresses. */
+/*
+ * Halves the range until the kernel accepts it: a process may have an address space of less than 47
+ * bits.
+ */
 void mem_uffd_wake_all(int uffd)
 {
 	struct uffdio_range r = { .start = MIB(1) };

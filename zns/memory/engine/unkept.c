@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * What the holder (hold.c) does when pager and keeper are both dead. It has the last copies of the
- * userfaultfds: if it ended, too, the kernel would give the processes zeroes for all that is on
- * zones. So it stays until a successor ends it. If the keeper dies before there is a successor, the
- * holder kills the processes that have memory on zones, and closes the userfaultfds only when none
- * of them can read any more.
+ * userfaultfds: if it ended too, the kernel would give the processes zeroes for all memory that is
+ * on zones. So it stays until a successor ends it. If the keeper dies before there is a successor,
+ * the holder kills the processes that have memory on zones, and closes the userfaultfds only when
+ * none of these processes can read any more.
  *
- * The pager's threads died wherever they were, so no lock is taken here and nothing is allocated.
+ * The pager's threads died in any state, so the holder takes no lock and allocates nothing.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,11 +17,11 @@
 
 #include "hold.h"
 
-/* Time for a successor that was started before the keeper died: it may have all descriptors. */
+/* ms; time for a successor that was started before the keeper died: it may have all descriptors. */
 #define GRACE_MS 10000U
 #define LOOK_MS 10U
 
-/* Process number @i, counting those with a slot and then children that wait for one. */
+/* Returns process number @i, counting first those with a slot, then children that wait for one. */
 static struct proc *nth(struct zns_mem *m, unsigned int i)
 {
 	struct proc *p = i < PROCS_MAX ? m->proc[i] : m->waiting;
@@ -38,8 +38,10 @@ static int is_out(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return ON_ZONE(u->word);
 }
 
-/* Is a process left that has memory on zones? @end: kill all of these. A child whose PID is not
- * known cannot be killed, and waits for ever. */
+/*
+ * Does a process that has memory on zones still exist? @end: kill all of these. A child whose PID
+ * is unknown cannot be killed, and waits for ever.
+ */
 static bool need_us(struct zns_mem *m, bool end)
 {
 	bool left = false;
@@ -59,16 +61,16 @@ static bool need_us(struct zns_mem *m, bool end)
 static void say(const char *text)
 {
 	if (write(STDERR_FILENO, text, strlen(text)) < 0)
-		return; /* our output has no reader */
+		return; /* nobody reads our output any more */
 }
 
-/* Waits until the process ends, or until a successor ends us. */
+/* Waits until the process ends, or until a successor kills this process. */
 static void await_end(int pidfd)
 {
 	struct pollfd f = { .fd = pidfd, .events = POLLIN };
 	long n;
 
-	do { /* not the C library's poll(), which would touch a living thread's data */
+	do { /* the C library's poll() would use thread-local data of a dead thread */
 		n = syscall(SYS_ppoll, &f, 1, NULL, NULL, 0);
 	} while (n < 0 && errno == EINTR);
 }
@@ -89,7 +91,7 @@ void zns_mem_keeper(struct zns_mem *m, pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0), old;
 
-	if (fd < 0) /* our keeper is dead, and so is the one before it */
+	if (fd < 0) /* our keeper is dead, and so is the one before */
 		return;
 	old = atomic_exchange(&m->keeper, fd);
 	if (old >= 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Finds the units of a process that are in memory and were not used lately, and evicts them in
- * batches: see walk.h. */
+/*
+ * Finds the units of a process that are in memory and were not used lately, and evicts them in
+ * batches: see walk.h.
+ */
 #include <errno.h>
 
 #include "../policy/hiber.h"
@@ -36,7 +38,10 @@ void walk_flush(struct walk *w)
 void walk_add(struct walk *w, uint64_t base)
 {
 	struct unit *u = unit_at(w->p, base);
-	/* the clock wraps, so only ages are compared; a stamp that is read first is no later */
+	/*
+	 * read the stamp before the clock, so that it is never later; the clock wraps, so only the
+	 * difference is used
+	 */
 	uint32_t stamp = u->stamp, now = now_ms();
 
 	w->p->hand = base + UNIT;
@@ -58,7 +63,7 @@ static void add_heat(const struct walk *w, uint64_t base)
 	w->heat->bytes[stamp ? heat_bucket(now_ms() - stamp) : HEAT_BUCKETS - 1] += UNIT;
 }
 
-/* Pages that are there. */
+/* Called for each run of present pages. */
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	struct walk *w = arg;

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef MEM_WALK_H
 #define MEM_WALK_H
-/* A walk of the evictor over a process's memory. */
+/* The evictor's walk over the memory of a process. */
 #include "mem.h"
 
 struct walk {
 	struct proc *p;
-	const struct place *area; /* of the victims in v */
+	const struct place *area; /* the area that contains the victims in v */
 	struct victim v[BATCH];
 	unsigned int nr;
-	uint64_t want, got; /* bytes; the walk ends when it got as many */
-	enum hiber_state wanted; /* it ends when the context is asked for another state */
-	uint32_t since_ms; /* what was used after that stays */
-	uint64_t last; /* unit that was looked at last */
+	uint64_t want, got; /* bytes; the walk ends when this many were evicted */
+	enum hiber_state wanted; /* the walk ends when another state of the context is requested */
+	uint32_t since_ms; /* units used after this time stay */
+	uint64_t last; /* the unit that was examined last */
 	bool ends;
-	int error; /* of evict() */
+	int error; /* the result of evict() */
 	struct zns_err err;
-	struct heat *heat; /* not NULL: the ages are put there, and nothing is evicted */
+	struct heat *heat; /* not NULL: only count the ages there, and evict nothing */
 };
 
-/* Fills @l with the areas of @p that may be evicted. False: nothing of it may, and its `why` says
- * why; or it has ended. In both cases @l must be freed. */
+/*
+ * Fills @l with the areas of @p that may be evicted. False: the process has ended, or nothing of it
+ * may be evicted, for the reason in its `why`. The caller frees @l in both cases.
+ */
 bool walk_places(struct proc *p, struct places *l);
-/* Evicts the unit at @base of w->area soon, if it was not used lately. */
+/* Adds the unit at @base of w->area to the next batch, if it was not used lately. */
 void walk_add(struct walk *w, uint64_t base);
-/* Evicts what was added. Call it before w->area changes, and at the end. */
+/* Evicts the units that were added. Call it before w->area changes, and at the end. */
 void walk_flush(struct walk *w);
-/* Evicts what is in memory of these areas from @from to @to, in the order of addresses. */
+/* Evicts the memory of these areas that is resident between @from and @to, in address order. */
 void walk_areas(struct walk *w, const struct places *l, uint64_t from, uint64_t to);
 
 #endif
