@@ -16,7 +16,8 @@
 #define PROGRAM "zns-memkeep"
 #define READY_MS 10000
 #define LOCK_MS 15000
-#define TRIES 5 /* attempts, since a keeper without contexts may be about to exit */
+/* number of attempts to connect, since a keeper without contexts may be about to exit */
+#define TRIES 5
 
 struct zns_memkeep {
 	pthread_mutex_t lock;
@@ -32,8 +33,11 @@ static int gone(struct zns_err *err, int ret)
 	return zns_fail_sys(err, ret, "the keeper of memory contexts");
 }
 
-/* The tenant that shares the places for contexts: the rule of tenants.conf that applies to the
- * container, else its namespace (shop for shop+web+app), else all containers that have neither. */
+/*
+ * Finds the tenant, with whose other containers the context shares its limit: the rule of
+ * tenants.conf for the container, else its namespace (shop for shop+web+app), else all containers
+ * that have neither.
+ */
 static void tenant_of(const char *name, char *out, size_t len)
 {
 	char path[ZNS_NAME_MAX + 1];
@@ -162,7 +166,7 @@ static int reach(pid_t *pid, struct zns_err *err)
 	ret = zns_flock_wait(lock, LOCK_MS);
 	if (ret)
 		return zns_fail_sys(err, ret, "somebody has been starting " PROGRAM);
-	sk = dial(dir, pid); /* whoever had the lock before may have started one */
+	sk = dial(dir, pid); /* the process that had the lock before may have started a keeper */
 	if (!nobody(sk))
 		return sk < 0 ? zns_fail_sys(err, sk, "the keeper of memory contexts") : sk;
 	ret = start(err);
@@ -293,7 +297,7 @@ void zns_memkeep_leave(struct zns_memkeep *k)
 	free(k);
 }
 
-/* ---- the successor ---- */
+/* ---- for a successor ---- */
 
 void zns_memkeep_set_free(struct zns_memkeep_set *s)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Serves requests of images/zns-memory.proto. One connection at a time; a slow one is closed. */
+/*
+ * Answers requests of images/zns-memory.proto, on one connection at a time. The connection of a
+ * slow client is closed.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,7 +36,10 @@ int control_open(struct pager *p, struct zns_err *err)
 	p->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->listen < 0)
 		return zns_fail_sys(err, -errno, "no socket");
-	/* the keeper allows one context of a name, so an existing socket belongs to a dead pager */
+	/*
+	 * the keeper allows one context of a name, so if the socket exists, it belongs to a dead
+	 * pager
+	 */
 	ret = zns_run_bind(p->listen, p->dir, name);
 	if (!ret && listen(p->listen, 16))
 		ret = -errno;

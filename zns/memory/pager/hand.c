@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hands the context to the keeper, and takes it over from there. Handed over are, in this order:
- * the store's descriptors; if the memory is encrypted, its key; if the context was restored, the
- * table of its checkpoint; the context's descriptors. The data beside them begin with a byte that
- * says whether there is a key and a table. The device is found by the UUID in the store's lock
- * file.
+ * Hands the context to the keeper, and takes it over from the keeper. The descriptors are, in this
+ * order: those of the store; if the memory is encrypted, its key; if the context was restored, the
+ * table of its checkpoint; those of the context. The data begin with a byte that says whether there
+ * are a key and a table. The device is found by the UUID in the store's lock file.
  */
 #include <errno.h>
 #include <string.h>
@@ -58,7 +57,7 @@ static int drop(void *arg, struct zns_pages_ref ref)
 					   zns_pages_drop(p->pages, ref);
 }
 
-/* Units in the checkpoint are never moved. */
+/* Units in the checkpoint are never moved, so they cannot be among these. */
 static int put_as_is(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
 		     struct zns_err *err)
 {
@@ -128,13 +127,13 @@ static int open_store(struct pager *p, int fd, const int *key_fd, struct zns_err
 	return zns_pages_open(&params, &p->pages, err);
 }
 
-/* Number of descriptors before those of the context. */
+/* Returns the number of descriptors before those of the context. */
 static uint32_t before(uint8_t meta)
 {
 	return 1u + !!(meta & HAS_KEY) + !!(meta & HAS_ORIGIN);
 }
 
-/* Checks a set: the pager that handed it over may be of another build. */
+/* Checks a set, since the pager that handed it over may be of another build. */
 static bool sound(const struct zns_memkeep_set *set)
 {
 	const uint8_t *meta = set->data;
@@ -190,7 +189,9 @@ void origin_over(struct pager *p)
 
 	if (!p->origin || zns_origin_left(p->origin) || zns_pages_fds(p->pages, &fd) != 1)
 		return;
-	/* A reader that still runs gets -ENOENT. The origin is freed when this process ends. */
+	/*
+	 * A read that is still running gets -ENOENT. The origin is freed when this process exits.
+	 */
 	if (!zns_context_set_origin(fd, NULL))
 		zns_origin_end(p->origin);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * zns-mem: the pager of one memory context. `znsctl memory attach` starts the first one, the keeper
- * each successor (zns/memkeep.h). A pager must never wait for memory of a process that it serves:
- * so its own memory is locked, and it asks the kernel to kill any other process first.
+ * starts each successor (zns/memkeep.h). A pager must never wait for memory that it serves itself.
+ * So its own memory is locked, and it asks the kernel to kill any other process first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "zns/daemon.h"
 #include "zns/process.h"
 
-#define TICK_MS 2000 /* time between two looks whether processes are left */
+#define TICK_MS 2000 /* ms between two checks whether any process is left */
 #define DRAM_MIN MIB(1)
 
 static volatile sig_atomic_t terminated;
@@ -39,11 +39,17 @@ static void settle_down(void)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	sigaction(SIGTERM, &sa, NULL);
-	/* The keeper may execute us by descriptor, which leaves no useful name. */
+	/*
+	 * The keeper may execute this file by its descriptor, and then the process has no useful
+	 * name.
+	 */
 	prctl(PR_SET_NAME, "zns-mem");
-	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other processes' memory */
+	prctl(PR_SET_DUMPABLE, 0); /* buffers contain memory of other processes */
 	zns_cgroup_escape();
-	/* lock pages when they are touched: locking all of the sparse tables would allocate them */
+	/*
+	 * lock pages only when they are touched: locking the sparse tables as a whole would
+	 * allocate them
+	 */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
 		fprintf(stderr, "memory cannot be locked: %s\n", strerror(errno));
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -54,9 +60,8 @@ static void settle_down(void)
 }
 
 /*
- * Keeps only the rights that it needs, or that a broker or keeper started by it needs: those cannot
- * gain any. Documentation/user/security.md says what each is for, and why there is no filter of
- * system calls.
+ * Keeps only the capabilities that this process needs, or a broker or keeper that it starts.
+ * Documentation/user/security.md explains each, and why there is no seccomp filter.
  */
 static int few_rights(struct zns_err *err)
 {
@@ -69,12 +74,12 @@ static int few_rights(struct zns_err *err)
 struct options {
 	const char *name, *dev, *take, *checkpoint;
 	uint64_t dram, ready, pid, idle_s, restore, qos;
-	uint64_t began; /* --began: start time of process pid; 0: not given */
+	uint64_t began; /* --began: start time of the process; 0: not given */
 	bool no_predict, encrypt;
 	uint64_t total, min; /* --auto, --min */
 };
 
-/* Refuses a PID that another process has by now. */
+/* Refuses a PID that belongs to another process by now. */
 static int check_began(const struct options *o, struct zns_err *err)
 {
 	if (!o->began || zns_process_began((pid_t)o->pid) == o->began)
@@ -82,7 +87,7 @@ static int check_began(const struct options *o, struct zns_err *err)
 	return zns_fail(err, -ESRCH, "process %llu has ended", (unsigned long long)o->pid);
 }
 
-/* Called again and again, since the limit may change at any time. */
+/* Called repeatedly, since the limit may change at any time. */
 static void tell_limit(struct pager *p)
 {
 	zns_pages_group_limit(p->pages, zns_mem_group_limit(p->m));
@@ -113,7 +118,7 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
 		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
-	/* check again: if the PID still has the right process, that one was attached */
+	/* check again: if the PID still belongs to the right process, that one was attached */
 	if (!ret)
 		ret = check_began(o, err);
 	if (!ret)
@@ -121,7 +126,8 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 	if (!ret && o->total)
 		ret = zns_mem_auto(p->m, p->dir, o->total, o->min, err);
 	if (!ret)
-		ret = hand_over(p, err); /* from now on the context survives this pager */
+		/* from now on the context survives the death of this pager */
+		ret = hand_over(p, err);
 	if (ret)
 		return ret;
 	tell_limit(p);
@@ -135,7 +141,8 @@ static int restored(struct pager *p, const struct options *o, struct zns_err *er
 				     .checkpoint = o->checkpoint,
 				     .dram = o->dram };
 
-	zns_process_shed(); /* criu works within its container's cgroup limits */
+	/* criu runs within the cgroup limits of its container, which the pager must not */
+	zns_process_shed();
 	return restore_take(p, &r, err);
 }
 
@@ -145,13 +152,13 @@ static int take_over(struct pager *p, struct zns_err *err)
 
 	if (!ret)
 		ret = control_open(p, err);
-	/* without the table of shares it keeps its last budget */
+	/* without the table of shares the context keeps its last budget */
 	if (!ret && zns_mem_is_auto(p->m) && zns_mem_auto(p->m, p->dir, 0, 0, err))
 		fprintf(stderr, "%s: %s\n", p->name, err->msg);
 	return ret ? ret : hand_over(p, err);
 }
 
-/* Pauses eviction until another keeper has copies of the descriptors. */
+/* Pauses eviction until a new keeper has copies of the descriptors. */
 static void keeper_gone(struct pager *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -209,7 +216,7 @@ static void serve(struct pager *p)
 	}
 }
 
-/* Ends the context: gives all zones back. */
+/* Ends the context and gives back all its zones. */
 static void finish(struct pager *p)
 {
 	control_close(p);
@@ -233,7 +240,7 @@ static int usage(FILE *f)
 	return f == stdout ? 0 : 2;
 }
 
-/* -1: the options are complete, go on; else the exit code. */
+/* Returns -1 if the program should go on, else its exit code. */
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option opt[] = {
@@ -317,7 +324,7 @@ int main(int argc, char **argv)
 				  begin(&p, &o, &err);
 	if (ret && o.take) {
 		fprintf(stderr, "%s: cannot be taken over: %s\n", p.name, err.msg);
-		return 1; /* the keeper starts another one */
+		return 1; /* the keeper starts the next pager */
 	}
 	if (o.ready)
 		zns_daemon_ready((int)o.ready, ret ? &err : NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells dumps where the processes' memory is (zns/quiesce.h). One dump at a time. When its
- * connection ends, for whatever reason, eviction goes on.
+ * Reports to dumps where the processes' memory is (zns/quiesce.h). One dump at a time. When its
+ * connection closes, for whatever reason, eviction continues.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,10 @@ static void end(struct pager *p)
 	zns_mem_unquiesce(p->m);
 }
 
-/* Returns a memfd with the list of units, with F_SEAL_WRITE, so that it cannot change while the dump reads it. */
+/*
+ * Returns a memfd with the list of units. It has F_SEAL_WRITE, so that the list cannot change while
+ * the dump reads it.
+ */
 static int give_list(const struct zns_quiesce_unit *u, size_t nr, struct zns_err *err)
 {
 	int fd = memfd_create("zns-mem units", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -143,8 +146,10 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_q
 	return zns_fail(err, ret, "this pager does not know request %u", k->op);
 }
 
-/* Receives and answers one request. 0: answered, with the result in @a->code; else the connection
- * must be closed. */
+/*
+ * Receives and answers one request. 0: it was answered, and the result is in @a->code; otherwise
+ * close the connection.
+ */
 static int answer(struct pager *p, int sk, struct zns_quiesce_answer *a, bool begins)
 {
 	static struct packet q;
@@ -182,7 +187,7 @@ void quiesce_accept(struct pager *p)
 		p->quiesce = sk;
 		return;
 	}
-	if (!a.code) /* eviction was paused, but whoever asked is gone */
+	if (!a.code) /* eviction was paused, but the dump that asked for it is gone */
 		zns_mem_unquiesce(p->m);
 	close(sk);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore into a memory context. criu's lazy-pages daemon starts this pager. It serves faults
- * itself until all processes are restored, and then gives us their userfaultfds and the list of
- * pages that they lack. The processes run when both we and the keeper have all of that. If anything
- * fails before, they are killed.
+ * A restore into a memory context. criu's lazy-pages daemon starts this pager. The daemon answers
+ * faults until all processes are restored, and then gives us their userfaultfds and the list of
+ * pages that they lack. The processes may run when both we and the keeper have all of these. If
+ * anything fails before, they are killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,11 @@
 #include "zns/util.h"
 
 #define LOG_MAX MIB(1)
-#define PLACES_MAX (1u << 26) /* entries of a list, which is enough for 256 GiB */
+#define PLACES_MAX (1u << 26) /* most entries of a list, enough for 256 GiB */
 
 _Static_assert(sizeof(struct zns_origin_part) == sizeof(struct zw_place), "one form of both");
 
-/* Redirects our output to a log beside our socket, as `znsctl memory attach` does. */
+/* Redirects the output to a log beside the socket, as `znsctl memory attach` does. */
 static void open_log(const char *name)
 {
 	char file[ZNS_NAME_MAX + 8];
@@ -60,8 +60,10 @@ static int prepare(struct pager *p, const struct restoring *r, struct zns_err *e
 
 	if (zns_uuid_parse(r->device, device) || zns_uuid_parse(r->checkpoint, checkpoint))
 		return zns_fail(err, -EINVAL, "--dev and --checkpoint are UUIDs here");
-	/* memory of an encrypted checkpoint goes to zones encrypted only, whatever the rule for new
-	 * checkpoints is */
+	/*
+	 * memory of an encrypted checkpoint is always encrypted on zones, whatever the rule for new
+	 * checkpoints is
+	 */
 	ret = zns_origin_look(device, checkpoint, container, &params.encrypt, err);
 	if (ret)
 		return ret;
@@ -108,7 +110,7 @@ static int adopt(struct pager *p, const struct zw_given *g, int uffd, const void
 	return ret;
 }
 
-/* Takes over both descriptors. */
+/* Takes over a process, and both descriptors in any case. */
 static int take_process(struct pager *p, const struct zw_given *g, int uffd, int list,
 			struct zns_err *err)
 {
@@ -130,7 +132,7 @@ static int take_process(struct pager *p, const struct zw_given *g, int uffd, int
 	return adopt(p, g, uffd, parts, err);
 }
 
-/* Handles one message of the daemon. 1: it was the last one. */
+/* Handles one message of the daemon. Returns 1 if it was the last one. */
 static int receive(struct pager *p, int sk, struct zns_err *err)
 {
 	struct zw_given g;
@@ -156,7 +158,8 @@ static int serve_all(struct pager *p, struct zns_err *err)
 			  zns_fail(err, -ENOENT, "nothing of it was restored lazily");
 
 	if (!ret)
-		ret = hand_over(p, err); /* from now on the context survives this pager */
+		/* from now on the context survives the death of this pager */
+		ret = hand_over(p, err);
 	if (!ret)
 		ret = zns_mem_start(p->m, err);
 	return ret ? ret : zns_mem_settle(p->m, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The page store's requests to the broker, and its thread that sends them: the thread watches the
- * connection, finds or starts the next broker, gives zones back and reports.
+ * The page store's requests to the broker, and the thread that sends them: it watches the
+ * connection, finds or starts the next broker, gives back zones, and reports.
  */
 #include <poll.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "zns/writer.h"
 #include "pages_int.h"
 
-/* time between two reports, and so how long a dump may wait for our zones */
+/* ms between two reports; a dump may have to wait so long for zones of this context */
 #define REPORT_MS 1000u
-#define QUIET_MS 2000u /* the same while nothing is read or written */
-#define WRITES_MS 200u /* the same while there are writes */
-#define WRITES_NS 2000000000ull /* time after a write for which that holds */
-#define AGAIN_NS 1000000000ull /* time between two attempts to find a broker */
-#define RATE_NS 1000000000ull /* time over which the write rate is measured */
+#define QUIET_MS 2000u /* ms, while nothing is read or written */
+#define WRITES_MS 200u /* ms, while there are writes */
+#define WRITES_NS 2000000000ull /* ns after a write for which that applies */
+#define AGAIN_NS 1000000000ull /* ns between two attempts to find a broker */
+#define RATE_NS 1000000000ull /* ns over which the write rate is measured */
 #define FREE_AT_ONCE 64u
 
 static int lost(struct zns_pages *ps, struct zns_err *err)
@@ -27,7 +27,10 @@ static int lost(struct zns_pages *ps, struct zns_err *err)
 			ps->s.reg.path);
 }
 
-/* Is the broker gone? It sends nothing unless it was asked, so any input is the end. */
+/*
+ * Has the broker closed the connection? It never sends anything without a request, so any input
+ * means that.
+ */
 static bool hung_up(const struct zns_pages *ps)
 {
 	struct pollfd p = { .fd = ps->s.broker.fd, .events = POLLIN | POLLRDHUP };
@@ -35,7 +38,9 @@ static bool hung_up(const struct zns_pages *ps)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Under `ask`. Ends the connection after an error of the connection, not of the request. */
+/*
+ * Call with `ask` held. Closes the connection if the connection failed, but not if the request did.
+ */
 static int call(struct zns_pages *ps, ZnsPb__Request *q, ZnsPb__Response **r, struct zns_err *err)
 {
 	int ret;
@@ -51,7 +56,7 @@ static int call(struct zns_pages *ps, ZnsPb__Request *q, ZnsPb__Response **r, st
 	return ret;
 }
 
-/* Under `ask`: announces the context to a broker that does not know it yet. */
+/* Call with `ask` held: announces the context to a broker that does not know it yet. */
 static int begin(struct zns_pages *ps, ZnsPb__Response **r, struct zns_err *err)
 {
 	ZnsPb__MemoryBegin b = ZNS_PB__MEMORY_BEGIN__INIT;
@@ -97,15 +102,19 @@ int pages_connect(struct zns_pages *ps, struct zns_err *err)
 	return ret;
 }
 
-/* The next broker may have granted other groups, or fewer. */
+/*
+ * Adjusts the lanes to the groups that the next broker has granted, which may be others, or fewer.
+ */
 static void regroup(struct zns_pages *ps, const ZnsPb__MemoryGrant *g)
 {
 	for (uint32_t i = 0; i < ps->nr_lanes; i++)
 		ps->lanes[i].group = g->groups[i % g->n_groups];
 }
 
-/* Under `ask`: a broker that does not hear of failed zones grants them to others once they are
- * back. */
+/*
+ * Call with `ask` held: reports failed zones. Otherwise the broker would grant them to others once
+ * they are given back.
+ */
 static void tell_bad(struct zns_pages *ps)
 {
 	ZnsPb__MemoryFree f = ZNS_PB__MEMORY_FREE__INIT;
@@ -119,8 +128,10 @@ static void tell_bad(struct zns_pages *ps)
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* Finds the next broker, which has read our zones in the lock file. Zones that a lane was writing
- * are not written any more. The search does not hold `ask`, so nobody waits for it. */
+/*
+ * Finds the next broker, which has read our zones in the lock file. No lane continues a zone that
+ * it was writing before. `ask` is not held during the search, so no other thread waits for it.
+ */
 static void reconnect(struct zns_pages *ps)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -149,8 +160,10 @@ static void reconnect(struct zns_pages *ps)
 void pages_over(struct zns_pages *ps, uint32_t zone, bool bad)
 {
 	pthread_mutex_lock(&ps->ask);
-	/* Without memory the zone is not reported. The broker notices when this lane asks for more
-	 * zones. */
+	/*
+	 * Without memory, the zone is not reported now. The broker notices when this lane asks for
+	 * the next zone.
+	 */
 	if (!zns_grow(ps->over, ps->nr_over, ps->max_over))
 		ps->over[ps->nr_over++] = zone;
 	if (bad && !zns_grow(ps->bad, ps->nr_bad, ps->max_bad))
@@ -174,7 +187,7 @@ int pages_ask_zone(struct zns_pages *ps, struct lane *l, struct zns_err *err)
 	z.n_not_zones = ps->nr_bad;
 	q.memory_zone = &z;
 	ret = call(ps, &q, &r, err);
-	if (ret != -EAGAIN) /* an answer: it has read them */
+	if (ret != -EAGAIN) /* an answer: the broker knows the failed zones now */
 		ps->nr_over = 0;
 	if (!ret) {
 		ret = zns_session_slot(ps->s.dev, r->zone, &slot, err);
@@ -211,7 +224,7 @@ static void note_busy(struct zns_pages *ps, const ZnsPb__Response *r)
 	pages_named(ps, r->named_zones, r->n_named_zones);
 }
 
-/* Under `ask`. Pauses without writes do not count. */
+/* Call with `ask` held. Pauses without writes are not counted. */
 static void measure(struct zns_pages *ps)
 {
 	uint64_t now = zns_mono_ns(), written = ps->written;
@@ -226,8 +239,10 @@ static void measure(struct zns_pages *ps)
 	}
 }
 
-/* Reports to the broker, and asks which groups are busy, unless the last answer is recent
- * enough. */
+/*
+ * Reports to the broker and asks which groups are busy, unless its last answer is newer than
+ * @older_than_ns.
+ */
 int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err)
 {
 	ZnsPb__MemoryStep s = ZNS_PB__MEMORY_STEP__INIT;
@@ -276,7 +291,10 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 	return ret;
 }
 
-/* The broker does not believe who reports a zone that it has back. */
+/*
+ * Removes zones that were given back from the list of failed ones: the broker does not accept a
+ * report about a zone that it has back.
+ */
 static void forget_bad(struct zns_pages *ps)
 {
 	uint32_t nr = 0;
@@ -302,7 +320,7 @@ static void give_back(struct zns_pages *ps)
 			return;
 		q.memory_free = &f;
 		pthread_mutex_lock(&ps->ask);
-		f.not_zones = ps->bad; /* before they are back */
+		f.not_zones = ps->bad; /* report them before they are given back */
 		f.n_not_zones = ps->nr_bad;
 		ret = call(ps, &q, &r, NULL);
 		pages_gave_back(ps, zones, (uint32_t)f.n_zones, !ret);
@@ -326,8 +344,9 @@ void pages_end(struct zns_pages *ps)
 	pthread_mutex_unlock(&ps->ask);
 }
 
-/* Gives the lanes' zones back if a dump or another context waits for them, unless a put is
- * running. */
+/*
+ * Gives back the lanes' zones if a dump or another context waits for them, unless a put is running.
+ */
 static void give_way(struct zns_pages *ps)
 {
 	if (!ps->give_way || pthread_mutex_trylock(&ps->put))
@@ -338,7 +357,10 @@ static void give_way(struct zns_pages *ps)
 	pages_step(ps, 0, NULL);
 }
 
-/* The descriptor that becomes readable when the broker goes; -1: there is none now. */
+/*
+ * Returns the descriptor that becomes readable when the broker closes the connection; -1: none at
+ * present.
+ */
 static int broker_fd(struct zns_pages *ps)
 {
 	int fd;
@@ -349,7 +371,7 @@ static int broker_fd(struct zns_pages *ps)
 	return fd;
 }
 
-/* *@moved: bytes read and written until the last call. */
+/* @moved: bytes that were read and written until the last call. */
 static uint32_t until_report_ms(struct zns_pages *ps, uint64_t *moved)
 {
 	struct zns_pages_stat st;
@@ -383,7 +405,7 @@ void *pages_thread(void *arg)
 		if (ps->stop)
 			break;
 		pages_look_plain(ps);
-		/* this notices, too, that the broker is gone */
+		/* this call also notices that the broker is gone */
 		pages_step(ps, p[1].revents ? 0 : ms * 900000ull, NULL);
 		give_back(ps);
 		give_way(ps);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Chooses the zone to be emptied next, so that a context holds little more space than its live
- * units need. The owner moves the live units; then the zone is given back like any other.
+ * Chooses the zone that should be emptied next, so that a context takes little more space than its
+ * live units need. The owner moves the live units elsewhere; then the zone is given back like any
+ * other.
  */
 #include "pages_int.h"
 
-/* Zones may have this much room, in per cent of the live units, plus one zone. */
+/* The zones may take this percentage of the space of the live units, plus one zone. */
 #define HELD_PCT 130
-#define WORTH(units) ((units) / 8 * 7) /* moving more live units than this would free too little */
+/* if more than this number of its units are live, emptying the zone would gain too little */
+#define WORTH(units) ((units) / 8 * 7)
 
 bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 {
@@ -15,7 +17,9 @@ bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 	uint32_t victim = NO_ZONE;
 	bool calm = !ps->give_way;
 
-	/* moving means writing: not while a dump or restore uses one of the dies */
+	/*
+	 * moving units means writing, so do not move while a dump or restore uses one of the dies
+	 */
 	for (uint32_t i = 0; i < ps->nr_lanes; i++)
 		calm = calm && !ps->lanes[i].busy;
 	if (!calm || !__atomic_load_n(&ps->connected, __ATOMIC_RELAXED))
@@ -24,7 +28,7 @@ bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
 	for (uint32_t i = 0; ps->counted && i < ps->nr_zones; i++) {
 		const struct pages_zone *z = &ps->zones[i];
 
-		/* a zone that a checkpoint names stays, even without live units */
+		/* a zone with data that a checkpoint refers to stays, even without live units */
 		if (!z->have || z->open || z->freeing || z->named)
 			continue;
 		held += z->room;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Lanes: each writes one zone at a time, in short commands. A put is divided among the lanes; if
- * there are several, each has a thread.
+ * Lanes. Each writes one zone at a time, in short commands. A put is divided among the lanes; if
+ * there are several lanes, each has a thread.
  */
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 #include "pages_int.h"
 
-#define FAILURES 4 /* failed zones in a row after which a put fails */
-#define STEP_NS 50000000ull /* greatest age of the broker's last answer */
-#define READS_US 100 /* time between two looks whether reads of the die have ended */
+#define FAILURES 4 /* number of failed zones in a row after which a put fails */
+#define STEP_NS 50000000ull /* ns; greatest age of the broker's last answer */
+#define READS_US 100 /* us between two checks whether reads of the die have ended */
 #define READS_TRIES 50
 
 void lane_let_go(struct lane *l)
@@ -37,13 +37,16 @@ static void failed(struct lane *l)
 	pthread_mutex_unlock(&ps->count);
 }
 
-/* Is this an error of the device, which another zone would have, too? */
+/* Is this an error of the whole device, which another zone would have too? */
 static bool whole_device(int ret)
 {
 	return ret == -EBADE || ret == -EDQUOT || ret == -ESTALE || ret == -EBADF || ret == -ENOMEM;
 }
 
-/* Waits up to some milliseconds for reads of this die, because threads wait for those. */
+/*
+ * Waits up to some milliseconds until no read of this die is under way, since threads wait for
+ * reads.
+ */
 static void after_reads(const struct lane *l)
 {
 	const struct zns_pages *ps = l->ps;
@@ -58,7 +61,7 @@ static const void *gather(struct lane *l, uint32_t nr)
 	const void *const *u = l->units + l->done;
 	uint32_t i;
 
-	/* encryption works in place: on a copy, since the caller still uses its buffer */
+	/* encryption works in place, so it needs a copy: the caller still uses its buffer */
 	for (i = l->ps->key && !l->as_is ? nr + 1 : 1; i < nr; i++)
 		if ((const uint8_t *)u[i] != (const uint8_t *)u[0] + (size_t)i * ZNS_PAGES_UNIT)
 			break;
@@ -69,7 +72,7 @@ static const void *gather(struct lane *l, uint32_t nr)
 	return l->stage;
 }
 
-/* Prepares the bytes that the device gets, encrypted or not, and their checksums in @ref. */
+/* Prepares the bytes that the device will get, encrypted or not, and their hashes in @ref. */
 static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_ref *ref,
 		   uint64_t place, struct zns_err *err)
 {
@@ -78,7 +81,8 @@ static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_r
 
 	*ref = (struct zns_pages_ref){ .place = place };
 	if (l->ps->key) {
-		if (!l->as_is) /* @unit is in our own buffer, see gather() */
+		/* @unit is in our own buffer (see gather()), so it may be encrypted in place */
+		if (!l->as_is)
 			ret = zns_memory_seal(l->ps->key, ref->nonce, (uint8_t *)unit,
 					      ZNS_PAGES_UNIT, ref->tag, err);
 		ref->hash = zns_hash(unit, ZNS_PAGES_UNIT);
@@ -90,7 +94,7 @@ static int prepare(const struct lane *l, const uint8_t *unit, struct zns_pages_r
 	return 0;
 }
 
-/* Writes one chunk with one command. Hashes are those of the bytes that the device gets. */
+/* Writes one chunk by one command. The hashes are those of the bytes that the device gets. */
 static int write_chunk(struct lane *l, struct zns_err *err)
 {
 	struct zns_pages *ps = l->ps;
@@ -104,7 +108,8 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 		ret = prepare(l, from + (size_t)i * ZNS_PAGES_UNIT, &l->refs[l->done + i],
 			      pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i), err);
 	if (ret)
-		return -EBADF; /* not an error of the zone: all others would fail, too */
+		/* an error code that does not blame the zone: all other zones would fail too */
+		return -EBADF;
 	zns_bucket_take(ps->bucket, len, false);
 	after_reads(l);
 	ret = zns_dev_write(ps->s.dev, l->zone, l->wp, from, len, err);
@@ -190,7 +195,8 @@ int lanes_start(struct zns_pages *ps, struct zns_err *err)
 		if (posix_memalign((void **)&l->stage, 4096, CHUNK_UNITS * ZNS_PAGES_UNIT))
 			return zns_fail(err, -ENOMEM, "no memory for a buffer of units");
 		if (ps->nr_lanes == 1)
-			break; /* the caller's thread writes all parts */
+			/* without threads, the caller's thread writes the parts of all lanes */
+			break;
 		ret = pthread_create(&l->thread, NULL, lane_thread, l);
 		if (ret)
 			return zns_fail_sys(err, -ret, "cannot start a thread");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reads memory that is still in the checkpoint that the processes were restored from: see
- * zns/origin.h. */
+/*
+ * Reads memory that is still in the checkpoint from which the processes were restored: see
+ * zns/origin.h.
+ */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,13 +14,15 @@
 #include "zns/session.h"
 
 #define PAGE 4096ULL
-/* Threads that fetch ask for single units; a few workers more assemble images made of parts. */
+/*
+ * The threads of the pager read single units; only images that consist of parts need more workers.
+ */
 #define WORKERS 4
 #define CACHE 16
 
 struct zns_origin {
 	struct origin_table t;
-	struct zns_session s; /* session with the checkpoint's device */
+	struct zns_session s; /* a session on the checkpoint's device */
 	struct zns_chain *chain;
 	struct zns_flat *flat; /* NULL: the checkpoint has no parent */
 	pthread_rwlock_t reading;
@@ -58,8 +62,10 @@ int zns_origin_look(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint
 	return ret;
 }
 
-/* The lock file keeps the checkpoint from being removed or moved. The broker is needed only to read
- * its records. */
+/*
+ * Opens the checkpoint. The context's lock file keeps it from being removed or moved, so the broker
+ * is needed only to read its record.
+ */
 static int open_checkpoint(struct zns_origin *o, struct zns_err *err)
 {
 	const struct zns_reader_params p = { .workers = WORKERS, .cache_units = CACHE };
@@ -108,7 +114,10 @@ int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[
 	if (!ret) {
 		memcpy(o->t.head->device, device, ZNS_UUID_LEN);
 		memcpy(o->t.head->checkpoint, checkpoint, ZNS_UUID_LEN);
-		/* name the checkpoint first: whatever is read after this stays valid */
+		/*
+		 * write the checkpoint's id to the lock file first: all that is read after that
+		 * stays valid
+		 */
 		ret = zns_context_set_origin(lock, checkpoint);
 		if (ret)
 			zns_fail_sys(err, ret, "the context's lock file");
@@ -179,7 +188,7 @@ bool zns_origin_encrypted(const struct zns_origin *o)
 
 /* ---- units ---- */
 
-/* Is it read through the flat view, because the image differs from its parents there? */
+/* Is the image read through the flat view, because parts of it are in parents? */
 static bool is_flat(const struct zns_origin *o, uint32_t image)
 {
 	return o->flat && image < zns_flat_images(o->flat) && zns_flat_is(o->flat, image);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which pages of which image make up a unit. The table is written before anybody reads it, and
- * never changed after that. */
+/*
+ * The table that says which pages of which image make up a unit. It is written before any unit is
+ * read, and never changed afterwards.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +85,7 @@ struct making {
 	size_t nr, max;
 };
 
-/* Adds one page. Pages come in the order of their addresses. */
+/* Adds one page. Pages must be added in address order. */
 static int add_page(struct making *m, uint32_t image, uint64_t page, uint64_t addr)
 {
 	struct origin_table *t = m->t;

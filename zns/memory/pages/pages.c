@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The page store of a memory context: opening, writing, reading. See zns/pages.h. */
+/* The page store of a memory context: open, write, read. See zns/pages.h. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <time.h>
 #include "pages_int.h"
 
-#define PATIENCE_NS 1000000000ull /* time that a put waits while dumps use all its dies */
+#define PATIENCE_NS 1000000000ull /* ns that a put waits while dumps use all its dies */
 #define LOOK_MS 20
 #define SELDOM_NS 1000000000ull
 
@@ -56,7 +56,7 @@ static int make(struct zns_pages *ps, const struct zns_pages_params *p, struct z
 	return zns_context_create(&ps->context, ps->nr_zones, &ps->lock_fd, err);
 }
 
-/* Removes the lock file of a context that got no lease. */
+/* Removes the lock file of a context for which the broker gave no lease. */
 static void unmake(struct zns_pages *ps)
 {
 	char path[4096];
@@ -65,7 +65,7 @@ static void unmake(struct zns_pages *ps)
 		unlink(path);
 }
 
-/* With signals blocked: they are for the program's own threads. */
+/* Starts a thread with all signals blocked, since signals are for the threads of the program. */
 static int start_thread(struct zns_pages *ps, struct zns_err *err)
 {
 	sigset_t all, old;
@@ -87,7 +87,7 @@ static int start_thread(struct zns_pages *ps, struct zns_err *err)
 static int set_up(struct zns_pages *ps, struct zns_err *err)
 {
 	ps->nr_zones = ps->s.dev->geo.nr_zones;
-	ps->reading_nr = ps->nr_zones; /* upper limit: there cannot be more groups than zones */
+	ps->reading_nr = ps->nr_zones; /* an upper limit: there cannot be more groups than zones */
 	ps->zones = calloc(ps->nr_zones, sizeof(*ps->zones));
 	ps->reading = calloc(ps->reading_nr, sizeof(*ps->reading));
 	ps->bucket = zns_bucket_new();
@@ -126,8 +126,10 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 	pthread_mutex_init(&ps->count, NULL);
 	pthread_cond_init(&ps->job_come, NULL);
 	pthread_cond_init(&ps->job_gone, NULL);
-	/* No lock as reader or writer is needed: the context's lock file tells the broker its
-	 * zones. */
+	/*
+	 * This session takes no readers' or writers' lock: the broker finds the context's zones in
+	 * its lock file.
+	 */
 	ret = zns_session_connect(&ps->s, &reg, 0, err);
 	if (!ret)
 		ret = zns_dev_open(reg.path, ZNS_DEV_SERVED, &ps->s.dev, err);
@@ -135,7 +137,9 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
 		ret = set_up(ps, err);
 	if (!ret)
 		ret = p->nr_fds ? take_over(ps, p, err) : make(ps, p, err);
-	/* after the lock file: the broker must find that file once it finds the mark */
+	/*
+	 * make the mark after the lock file: a broker that finds the mark must also find that file
+	 */
 	if (!ret)
 		ret = zns_context_mark(reg.path, &ps->mark_fd, err);
 	if (!ret) {
@@ -200,8 +204,10 @@ int zns_pages_key_fd(const struct zns_pages *ps)
 
 /* ---- writing ---- */
 
-/* Divides what is left among lanes that are in nobody's way; each gets whole chunks. Returns how
- * many have a part. */
+/*
+ * Divides the remaining units among the lanes whose group no dump or restore uses; each lane gets
+ * whole chunks. Returns the number of lanes that got some.
+ */
 static uint32_t divide(struct zns_pages *ps, const void *const units[], struct zns_pages_ref *refs,
 		       uint32_t n, bool as_is, struct lane *part[LANES_MAX])
 {
@@ -251,8 +257,10 @@ static void run(struct zns_pages *ps, struct lane *part[], uint32_t nr)
 	pthread_mutex_unlock(&ps->jobs);
 }
 
-/* Units that are still to be written, in the caller's order; `at`: their numbers in the caller's
- * arrays. */
+/*
+ * Units that were not written yet, in the caller's order. `at`: their indices in the caller's
+ * arrays.
+ */
 struct rest {
 	const void **units;
 	struct zns_pages_ref *refs;
@@ -284,7 +292,7 @@ static void collect(struct rest *r, struct lane *part[], uint32_t nr,
 	r->n = n;
 }
 
-/* The result of one round. 0: go on with the rest; -EAGAIN: dumps use all dies, wait. */
+/* Evaluates a round. 0: continue with the remaining units; -EAGAIN: dumps use all dies, so wait. */
 static int judge(struct lane *part[], uint32_t nr, struct zns_err *err)
 {
 	int ret = 0;
@@ -381,7 +389,8 @@ static int put_units(struct zns_pages *ps, const void *const units[], uint32_t n
 		}
 		pthread_mutex_lock(&ps->put);
 		if (zns_mono_ns() - atomic_exchange(&ps->put_ns, zns_mono_ns()) > SELDOM_NS)
-			pages_wake(ps); /* it shall ask the broker more often now */
+			/* wake the thread: from now on it asks the broker more often */
+			pages_wake(ps);
 		ret = put_all(ps, &r, refs, err);
 		pthread_mutex_unlock(&ps->put);
 		if (ret)
@@ -439,7 +448,7 @@ static int read_part(struct zns_pages *ps, uint64_t place, uint32_t off, void *b
 	if (group < ps->reading_nr)
 		ps->reading[group]--;
 	pages_unpin(ps, zone);
-	if (ret) /* -ENOMEM says nothing about the bytes: try again */
+	if (ret) /* -ENOMEM says nothing about the unit: the caller may try again */
 		return err->code = ret == -ENOMEM ? ret : -EIO;
 	ps->read += len;
 	return 0;

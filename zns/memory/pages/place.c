@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* In which zone units are, and how many count in each zone. */
+/* The places of units: which zone a place refers to, and how many counts each zone has. */
 #include <string.h>
 #include "zns/writer.h"
 #include "pages_int.h"
@@ -46,7 +46,7 @@ void pages_wake(struct zns_pages *ps)
 		return; /* the thread is awake already */
 }
 
-/* May the zone be given back? Under `count`. */
+/* May the zone be given back? Call with `count` held. */
 static bool is_free(const struct zns_pages *ps, const struct pages_zone *z)
 {
 	return ps->counted && z->have && !z->open && !z->live && !z->pins && !z->freeing;
@@ -231,6 +231,6 @@ void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out)
 					.groups = ps->nr_lanes,
 					.failed_zones = ps->failed };
 	pthread_mutex_unlock(&ps->count);
-	/* not under `ask`: the caller need not wait for the broker */
+	/* read without `ask`, so that the caller does not wait for the broker */
 	out->broker = __atomic_load_n(&ps->connected, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One memory context in the keeper: what its pager hands over, and what happens when that pager
- * dies. */
+/*
+ * One memory context in the keeper: receives what its pager hands over, and handles the pager's
+ * death.
+ */
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
@@ -63,7 +65,7 @@ static void answer_of(struct context *c, int code, uint32_t nr)
 {
 	struct mk_head h = { .op = MK_ACK, .code = code, .nr = nr };
 
-	/* A pager that does not read its answers is not waited for. */
+	/* Close the connection rather than wait for a pager that does not read its answers. */
 	if (mk_send(c->sk, &h, NULL, NULL))
 		close_fd(&c->sk);
 }
@@ -73,8 +75,11 @@ static void answer(struct context *c, int code)
 	answer_of(c, code, 0);
 }
 
-/* Refuses a tenant that has as many contexts as are left for all, so that no tenant takes the last
- * ones. Contexts that an earlier keeper accepted may stay. *@nr: the number that was too high. */
+/*
+ * Refuses a tenant that already has as many contexts as are left for all tenants, so that no tenant
+ * takes the last ones. Contexts that an earlier keeper had accepted may stay. *@nr: the number that
+ * was too high.
+ */
 static int check_share(const struct mk_head *h, uint32_t *nr)
 {
 	uint32_t all = 0, own = 0;
@@ -87,7 +92,7 @@ static int check_share(const struct mk_head *h, uint32_t *nr)
 	if (all >= CONTEXTS_MAX)
 		return -ENOSPC;
 	*nr = own;
-	/* older pagers send neither a tenant nor whether an earlier keeper had them */
+	/* older pagers send neither their tenant nor whether an earlier keeper had the context */
 	return h->len && h->code != 1 && own >= CONTEXTS_MAX - all ? -EDQUOT : 0;
 }
 
@@ -105,8 +110,10 @@ static void begin(struct context *c, const struct mk_head *h)
 		close_fd(&c->sk);
 }
 
-/* Keeps the pager's program file open. An upgrade may replace it by a version that cannot read this
- * context; the open file still can. */
+/*
+ * Keeps the pager's executable open. An upgrade may replace it by a version that cannot continue
+ * this context; the open file still can.
+ */
 static void note_program(struct context *c)
 {
 	char path[32];
@@ -160,7 +167,7 @@ void context_said(struct context *c)
 	static struct mk_packet p;
 	int ret = mk_recv(c->sk, &p);
 
-	if (!ret) { /* the pager closed its connection, but may still run */
+	if (!ret) { /* the pager has closed its connection, but may still run */
 		close_fd(&c->sk);
 		return;
 	}
@@ -168,7 +175,7 @@ void context_said(struct context *c)
 		ret = obey(c, &p);
 	if (!ret)
 		return;
-	/* -EPROTO, or more descriptors than this process may have */
+	/* -EPROTO, or this process may not have so many descriptors */
 	keeper_log("%s: a message of its pager is refused: %s", *c->name ? c->name : "somebody",
 		   strerror(-ret));
 	mk_set_free(&c->next);
@@ -187,7 +194,7 @@ void context_died(struct context *c)
 {
 	uint64_t wait;
 
-	while (more(c)) /* read what it sent last */
+	while (more(c)) /* the pager has exited: read what it sent before */
 		context_said(c);
 	close_fd(&c->sk);
 	close_fd(&c->pidfd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns-memkeep, the keeper of memory contexts (zns/memkeep.h). It has no device, no connection to a
- * broker and looks at no memory. It keeps its capabilities, since the pagers that it starts need
- * them.
+ * zns-memkeep, the keeper of memory contexts (zns/memkeep.h). It opens no device, has no connection
+ * to a broker, and does not access the memory of processes. It keeps its capabilities, since the
+ * pagers that it starts need them.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 #include "zns/process.h"
 #include "zns-version.h"
 
-#define GUEST_NS 5000000000ull /* time that a new connection has to send MK_BEGIN */
+#define GUEST_NS 5000000000ull /* ns; a new connection must send MK_BEGIN within this time */
 
 static volatile sig_atomic_t told_to_end;
 
@@ -47,8 +47,10 @@ static void on_term(int sig)
 	told_to_end = 1;
 }
 
-/* Protects this process from swapping, from the OOM killer and from its cgroup being frozen or
- * killed. */
+/*
+ * Protects this process from swapping and from the OOM killer, and moves it where its cgroup is
+ * neither frozen nor killed.
+ */
 static void settle(void)
 {
 	struct sigaction sa = { .sa_handler = on_term };
@@ -62,14 +64,19 @@ static void settle(void)
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	if (fd >= 0) {
-		/* if that is not permitted it may be killed, and pagers start another keeper */
+		/*
+		 * if this is not permitted, the keeper may be killed: pagers then start another one
+		 */
 		if (write(fd, "-1000", 5) < 0)
 			errno = 0;
 		close(fd);
 	}
 }
 
-/* The caller holds the lock for starting keepers, so an existing socket belongs to a dead one. */
+/*
+ * The caller holds the lock for starting a keeper, so if the socket exists, it belongs to a dead
+ * one.
+ */
 static int begin_to_listen(struct zns_err *err)
 {
 	cleanup_close int dir = zns_run_subdir(MK_DIR, err), sk = -1;
@@ -110,8 +117,10 @@ static void greet(int listening)
 	}
 }
 
-/* Forgets contexts whose pager has gone and left nothing, and connections that never sent
- * MK_BEGIN. */
+/*
+ * Frees contexts whose pager has exited without handing over anything, and connections that did not
+ * send MK_BEGIN in time.
+ */
 static void tidy(void)
 {
 	uint64_t now = zns_mono_ns();
@@ -144,7 +153,7 @@ static int until_next(uint64_t idle_since)
 
 static void serve(struct pollfd *p, uint32_t n)
 {
-	/* nothing is forgotten in this loop, so the indices stay valid */
+	/* nothing is freed in this loop, so the indices stay valid */
 	for (uint32_t i = 0; i < n; i++) {
 		struct context *c = &contexts[i];
 
@@ -214,7 +223,10 @@ int main(int argc, char **argv)
 		return words(argv[1]);
 	settle();
 	listening = zns_broker_run_dir(&err);
-	/* chdir("/"), so that no directory is in use; all names are absolute, for successors too */
+	/*
+	 * chdir("/"), so that no directory is kept busy; all names are absolute, also for
+	 * successors
+	 */
 	if (!listening &&
 	    (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
 		listening = zns_fail_sys(&err, -errno, "runtime directory %s", zns_run_dir());

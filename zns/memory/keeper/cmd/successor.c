@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Starts the next pager of a context, and sends it what the keeper has. */
+/* Starts the next pager of a context, and sends it the set that the keeper has. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,11 +12,11 @@
 #include "zns/packet.h"
 #include "zns/process.h"
 
-#define AGAIN_NS 1000000000ull /* pause after an error of our own */
+#define AGAIN_NS 1000000000ull /* ns until the next try after an error of the keeper itself */
 
 #define EXE_FD (ZNS_MEMKEEP_FD + 1)
 
-/* Executes @exe if it is not -1, else the installed program. */
+/* Executes the file @exe, or the installed program if @exe is -1. */
 static void __attribute__((noreturn)) child(const char *prog, int exe, const char *name, int sk)
 {
 	char *argv[] = { (char *)"zns-mem", (char *)ZNS_MEMKEEP_TAKE, (char *)name, NULL };
@@ -38,8 +38,10 @@ static void __attribute__((noreturn)) child(const char *prog, int exe, const cha
 	_exit(127);
 }
 
-/* Prefers the installed pager, which may be newer. After a failure it tries the program that had
- * the context before. */
+/*
+ * Returns the program to start: first the installed pager, which may be newer; after a failure, the
+ * program that has served the context before.
+ */
 static int program_of(const struct context *c)
 {
 	return c->failures % 2 ? -1 : c->exe;
@@ -79,7 +81,7 @@ static int start(struct context *c)
 	c->since_ns = zns_mono_ns();
 	zns_packet_timeouts(c->sk, MK_TIMEOUT_S);
 	ret = give(c, c->sk);
-	/* its end is noticed through its pidfd, as for any pager */
+	/* the loop notices its exit through its pidfd, as for any pager */
 	if (ret)
 		kill(c->child, SIGKILL);
 	return 0;
