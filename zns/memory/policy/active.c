@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads ahead when an idle context turns active. Such a context has lost its memory to zones
- * without hibernating. What its last activations touched (record.c) is read then: after all faults,
- * and while the budget has room. Where it has none, reading goes on at a later fault. A successor
- * does not know whether an activation was under way, and takes its first faults for the beginning
- * of one.
+ * Reads units ahead when an idle context becomes active. The memory of such a context was evicted
+ * without a hibernation. The units that its last activations touched (record.c) are read ahead
+ * then: after all faults, and while the budget has room. Without room, reading continues at a later
+ * fault. A successor does not know whether an activation was in progress, and takes its first
+ * faults for the begin of one.
  */
 #include "hiber.h"
 
-#define IDLE_NS 1000000000ULL /* an activation ends after this long without a fault */
-#define BEGIN_UNITS 8U /* faults in a row that begin an activation: more than a timer causes */
-#define SOME 16U /* units read between two looks for waiting faults */
+#define IDLE_NS 1000000000ULL /* ns; an activation ends after this long without a fault */
+/* this many faults in a row begin an activation: more than a timer of the program causes */
+#define BEGIN_UNITS 8U
+#define SOME 16U /* units read between two checks for waiting faults */
 #define READERS 2U
 
 void active_touch(struct zns_mem *m)
@@ -18,7 +19,7 @@ void active_touch(struct zns_mem *m)
 	struct hiber *h = &m->hiber;
 	uint64_t now = zns_mono_ns();
 
-	/* another thread may have stored a later time */
+	/* another thread may have stored a later time, so the difference may be negative */
 	if (now <= atomic_exchange(&h->touch_ns, now) + IDLE_NS)
 		return;
 	h->burst = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Is a context idle? Timers alone are not activity: an idle Redis wakes ten times a second and uses
- * some thousandths of a core. More CPU time than that is activity, and so is memory that is read
- * back from zones.
+ * Decides whether a context is idle. Timers alone are no activity: an idle Redis wakes up ten times
+ * a second and uses some thousandths of a core. More CPU time than that is activity, and so is
+ * memory that is read back from zones.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "hiber.h"
 
 #define LOOK_NS 1000000000ULL
-#define TRICKLE_PCT 2 /* per cent of one core */
+#define TRICKLE_PCT 2 /* percent of one core */
 #define TRICKLE_UNITS 16 /* units read back per second */
 
 void activity_seen(struct zns_mem *m)
@@ -25,7 +25,7 @@ uint64_t activity_idle_ms(const struct zns_mem *m)
 	return ns > 0 ? (uint64_t)ns / 1000000 : 0;
 }
 
-/* CPU time of all threads of a process, in ticks; 0: not known. */
+/* CPU time of all threads of a process, in ticks; 0: unknown. */
 static uint64_t cpu_ticks(const struct proc *p)
 {
 	cleanup_free uint8_t *text = NULL;

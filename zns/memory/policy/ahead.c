@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads units before a thread asks for them. After a fault the next units of the process's chain
- * (predict.h) are read into its memory; where the chain knows none, those above in a stream
- * (stream.c). That happens after all faults, and while the process's own budget has room. The last
+ * Reads units before a thread needs them. After a fault, the next units of the process's chain
+ * (predict.h) are read into its memory, or if the chain knows none, the units above in a stream
+ * (stream.c). This is done after all faults, and while the process's own budget has room. The last
  * predicted unit is not put into the process: the pager keeps a copy (spare.c). A fault on it waits
- * for no device and continues the chain or stream; it also shows that the prediction was used. The
- * number of units read ahead grows while 7 of 10 last units of chains are used, or half of those of
- * streams (a stream ends somewhere, so the units before the last one are used more often).
+ * for no device, continues the chain or stream, and shows that the prediction was right. The number
+ * of units read ahead grows while 7 of 10 last units of chains are used, or half of those of
+ * streams (a stream ends at some point, so the units before the last one are used more often).
  */
 #include <string.h>
 
 #include "hiber.h"
 
-#define TRY 8U /* while all guesses are wrong, one fault in 8 still fetches something */
-#define QUEUE_MAX 4096U /* limit for queued fetches */
-#define AGE_MIN_MS 1000U /* shortest time in which a guess may prove right */
+#define TRY 8U /* while all predictions are wrong, one fault in 8 still reads something ahead */
+#define QUEUE_MAX 4096U /* most requests in the queue for units to be read ahead */
+#define AGE_MIN_MS 1000U /* ms; a prediction has at least this long to be confirmed */
 
 static void outcome(struct zns_mem *m, const struct guess *g, bool used)
 {
@@ -61,7 +61,7 @@ static void forget_link(struct zns_mem *m, const struct guess *wrong)
 	}
 }
 
-/* Counts guesses as wrong when their unit would have been evicted again unused. */
+/* Counts a prediction as wrong when its unit would have been evicted again without use. */
 static void judge(struct zns_mem *m)
 {
 	struct guess wrong;
@@ -80,7 +80,7 @@ static void judge(struct zns_mem *m)
 	} while (true);
 }
 
-/* With the lock held: how many units to fetch now. */
+/* Call with the lock held: returns how many units to fetch now. */
 static unsigned int depth(struct ahead_depth *d)
 {
 	unsigned int n = zns_max(d->tenths / AHEAD_DEPTH, 1U);
@@ -88,8 +88,10 @@ static unsigned int depth(struct ahead_depth *d)
 	return n > 1 || d->tries++ % TRY == 0 ? n : 0;
 }
 
-/* The last unit of a chain was asked for. Most likely those before it were used, too: they were in
- * memory, so they raised no fault. */
+/*
+ * The last unit of a chain was used. So most likely the units before it were used too: they were in
+ * memory and raised no fault.
+ */
 static void chain_used(struct proc *p, uint32_t block)
 {
 	uint32_t before[PREDICT_CHAIN];
@@ -102,7 +104,7 @@ static void chain_used(struct proc *p, uint32_t block)
 		record_touch(p, before[n] * UNIT);
 }
 
-/* The next units of the chain that are on zones. */
+/* Gets the next units of the chain that are on zones. */
 static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool fetches,
 			       uint32_t next[PREDICT_CHAIN])
 {
@@ -118,7 +120,10 @@ static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool 
 	return nr;
 }
 
-/* The next units of a stream of which @run units came before: as many again, limited by depth(). */
+/*
+ * Gets the next units of a stream of which @run units came before: as many again, limited by
+ * depth().
+ */
 static unsigned int next_in_stream(struct proc *p, uint32_t block, unsigned int run,
 				   uint32_t next[STREAM_MAX])
 {
@@ -182,7 +187,10 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 	struct zns_pages_ref ref;
 	uint64_t word = u->word;
 
-	/* a context that goes to rest would get the unit back right after the evictor wrote it */
+	/*
+	 * not if the context is to hibernate: the unit would come back right after the evictor has
+	 * written it
+	 */
 	if (STATE(word) != U_ZONE || m->end || !hiber_goes_on(m, HIBER_AWAKE))
 		return;
 	if (kind == FETCH) {
@@ -195,7 +203,7 @@ void ahead_fetch(struct proc *p, uint64_t base, uint8_t *buf, enum fault_kind ki
 	ref = unit_ref(p, u, word);
 	if (spare_has(p, u, ref, SPARE_AHEAD) || spare_has(p, u, ref, SPARE_OUT))
 		return;
-	/* if its place was given up meanwhile, the read fails or the word differs */
+	/* if the unit has given up its place meanwhile, the read fails or the word has changed */
 	if (m->store.get(m->store.arg, ref, buf, NULL) || u->word != word)
 		return;
 	m->sh->ahead_units++;

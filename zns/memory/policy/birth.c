@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Stores the userfaultfds of new children until the keeper knows them. A child runs as soon as the
- * event of its fork is read, and from then on our copy of its userfaultfd is the only one: if we
- * died, the kernel would give the child zeroes for all that is on zones. So the reader first puts a
- * copy into a socket whose two ends the keeper has. What is not taken out of the socket lives as
+ * Stores the userfaultfds of new children until the keeper has them. A child runs as soon as the
+ * event of its fork is read, and from then on we have the only copy of its userfaultfd: if we died,
+ * the kernel would give the child zeroes for all memory that is on zones. So the reader of events
+ * first puts a copy into a socket of which the keeper has both ends. What is in the socket lives as
  * long as the keeper, and waits there for the successor.
  *
- * At first the userfaultfd is put there alone; when the child has its table, both are put, before
- * the child has a slot. If a successor finds only the first, the child has lost its units: it
- * waits, and is killed when its PID is known. The successor takes nothing out before the keeper has
- * copies, since it may die, too.
+ * First the userfaultfd is put there alone. When the child has its table, userfaultfd and table are
+ * put there together, before the child gets a slot. If a successor finds only the userfaultfd, the
+ * child has lost its units: it waits, and is killed when its PID is known. The successor removes
+ * nothing from the socket before the keeper has copies, since the successor may die too.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,26 +18,31 @@
 #include "birth.h"
 
 #define FDS 2U /* userfaultfd, table */
-/* Two messages per child, of the size that the kernel charges. */
+/* Two messages for each child, each of the size that the kernel charges for it. */
 #define ROOM (2 * (int)PROCS_MAX * 2048)
 
 struct note {
-	uint64_t nr; /* number of the fork, counted over all pagers */
-	uint64_t table; /* 1: the message has the child's table */
+	uint64_t nr; /* number of the fork, counted over all pagers of the context */
+	uint64_t table; /* 1: the message also contains the child's table */
 };
 
 int birth_open(struct zns_mem *m)
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, m->birth))
 		return -errno;
-	/* large enough for as many forks as a context has slots, before the keeper gets
-	 * any of them */
+	/*
+	 * room for as many forks as a context has slots, in case the keeper gets none of them in
+	 * between
+	 */
 	if (setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUFFORCE, &(int){ ROOM }, sizeof(int)))
 		setsockopt(m->birth[0], SOL_SOCKET, SO_SNDBUF, &(int){ ROOM }, sizeof(int));
 	return 0;
 }
 
-/* A full socket is no error: the next hand-over sends this child's descriptors. */
+/*
+ * Puts a message into the socket. A full socket is no error: the next hand-over to the keeper sends
+ * this child's descriptors.
+ */
 static void put(struct zns_mem *m, const struct note *n, const int *fds, unsigned int nr)
 {
 	union {
@@ -59,7 +64,7 @@ static void put(struct zns_mem *m, const struct note *n, const int *fds, unsigne
 		sendmsg(m->birth[0], &msg, MSG_NOSIGNAL);
 }
 
-/* Takes a note out of the socket. 0: there is none. Missing descriptors are -1. */
+/* Reads a message from the socket. 0: there is none. Descriptors that it does not have are -1. */
 static int take(int sk, int flags, struct note *n, int fds[FDS])
 {
 	union {
@@ -127,11 +132,11 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 	struct proc *p = proc_new(m, 0, NULL);
 
 	if (!p)
-		return; /* its userfaultfd stays open, so the child waits */
+		return; /* keep its userfaultfd open, so that the child waits */
 	p->uffd = uffd;
 	p->fork_nr = nr;
 	if (proc_add(m, p)) {
-		p->leaves = true; /* allow the slots for leaving children, too */
+		p->leaves = true; /* allow the slots for leaving children as well */
 		if (proc_add(m, p))
 			return;
 	}
@@ -144,7 +149,7 @@ void birth_doom(struct zns_mem *m, uint64_t nr, int uffd)
 		"a child is lost and will be killed: a pager died before it had stored where the child's memory is");
 }
 
-/* The slot of the child of fork @nr; -1: none. */
+/* Returns the slot of the child of fork @nr; -1: none. */
 static int slot_of(const struct zns_mem *m, uint64_t nr)
 {
 	for (unsigned int i = 0; i < PROCS_MAX; i++)
@@ -153,8 +158,10 @@ static int slot_of(const struct zns_mem *m, uint64_t nr)
 	return -1;
 }
 
-/* A child that is in the socket without its table. It may be there twice: by the pager, and by the
- * holder, which could not know that the pager had done it (hold.c). */
+/*
+ * A child whose userfaultfd is in the socket without its table. It may be there twice: put there by
+ * the pager, and by the holder, which could not know that the pager had done so (hold.c).
+ */
 struct orphan {
 	uint64_t nr;
 	int uffd;
@@ -170,8 +177,10 @@ static void no_orphan(struct orphan *o, unsigned int *nr, uint64_t birth)
 		}
 }
 
-/* Sets where take() with MSG_PEEK begins, and lets it advance; -1: it always returns the first
- * note. */
+/*
+ * Sets the message at which take() with MSG_PEEK begins, and makes it advance; -1: it always
+ * returns the first message.
+ */
 static void look_from(struct zns_mem *m, int at)
 {
 	setsockopt(m->birth[1], SOL_SOCKET, SO_PEEK_OFF, &at, sizeof(at));
@@ -195,7 +204,7 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 			orphan[nr++] = (struct orphan){ n.nr, fds[0] };
 		} else {
 			no_orphan(orphan, &nr, n.nr);
-			/* the keeper has handed it over already */
+			/* the keeper has handed over this child already */
 			if (fds[1] < 0 || (slot >= 0 && m->proc[slot]) ||
 			    !give(arg, n.nr, slot, fds[1], fds[0]))
 				close_all(fds);
@@ -209,8 +218,7 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 			close(orphan[i].uffd);
 			continue;
 		}
-		/* the child had a slot, but its table was not in the socket: nobody has
-		 * the table */
+		/* the child had a slot, but its table was not in the socket, so nobody has it */
 		if (slot >= 0)
 			m->sh->proc[slot].used = 0;
 		birth_doom(m, orphan[i].nr, orphan[i].uffd);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The evictor: keeps resident memory under the budget by evicting the oldest units. A use of a unit
- * is noticed in two ways: a fault brings the unit back, or a write ends its eviction or its kept
- * place. So a unit in use goes out once, comes back at once from a copy in DRAM, and then stays
- * longer. A look at all ages now and then (heat.h) finds the age above which units go; a hand that
- * walks over all areas evicts those.
+ * The evictor: keeps resident memory within the budget by evicting the oldest units. It notices the
+ * use of a unit in two ways: by a fault that reads the unit back, or by a write that ends its
+ * eviction or makes it give up its place. So a unit in use is evicted once, is copied back at once
+ * from DRAM, and then stays longer. Now and then the evictor counts the ages of all units (heat.h)
+ * to find the age above which units are evicted. It then walks over all areas and evicts those.
  */
 #include <string.h>
 #include <time.h>
@@ -14,19 +14,20 @@
 #include "hiber.h"
 
 #define AGE_MIN_MS 100U
-#define HEAT_NS 1000000000ULL /* between two looks at all ages */
-#define HEAT_MIN_NS 50000000ULL /* if the first did not give enough */
-#define TICK_MS 10 /* while something happens and the budget is near */
-#define TICK_BUSY_MS 40 /* while there are faults, and it is not */
-#define TICK_IDLE_MS 200 /* while something else happens */
-#define TICK_MAX_MS 2000 /* while nothing does */
-#define LOOK_MS 200 /* between two looks at the family */
-#define PAUSE_MS 1000 /* after the store had no room */
-#define DRY_MS 5000 /* after a look that found nothing to evict, while nothing happens */
-#define NEAR_PCT 80 /* of the budget */
-#define AGE_PART 16U /* of what is resident, 1 / AGE_PART is taken for the oldest */
+#define HEAT_NS 1000000000ULL /* ns between two counts of all ages */
+#define HEAT_MIN_NS 50000000ULL /* ns, if the last count did not find enough old units */
+#define TICK_MS 10 /* ms between two turns while messages arrive and the budget is nearly used up */
+#define TICK_BUSY_MS 40 /* ms, while there are faults and the budget is not nearly used up */
+#define TICK_IDLE_MS 200 /* ms, while there are other messages */
+#define TICK_MAX_MS 2000 /* ms, while there are none */
+#define LOOK_MS 200 /* ms between two checks for new and ended processes */
+#define PAUSE_MS 1000 /* ms until the next try when the store had no room */
+/* ms until the next try when nothing could be evicted, and no messages arrive */
+#define DRY_MS 5000
+#define NEAR_PCT 80 /* percent of the budget that count as nearly used up */
+#define AGE_PART 16U /* 1/16 of the resident memory counts as the oldest */
 
-/* One turn of the hand through a process, from where it stood. */
+/* Walks once through a process, from where the last walk ended. */
 static void shrink(struct proc *p, struct walk *w)
 {
 	struct places l = { 0 };
@@ -70,7 +71,7 @@ static int unkeep(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 static void explain(struct zns_mem *m, struct walk *w)
 {
-	if (w->error == -ENOSPC) /* what is in memory needs no place */
+	if (w->error == -ENOSPC) /* memory that is resident needs no room in the store */
 		table_each(w->p, unkeep, NULL);
 	if (w->error != -EAGAIN && w->error != -ESRCH)
 		mem_warn(m, "eviction stands still: %s", w->err.msg);
@@ -78,7 +79,7 @@ static void explain(struct zns_mem *m, struct walk *w)
 		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;
 }
 
-/* Where most is resident, most is taken. Returns bytes. */
+/* Evicts from all processes, most from the one with most resident memory. Returns bytes. */
 static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned int nr,
 			   uint64_t resident, uint64_t want)
 {
@@ -112,7 +113,8 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 				return got;
 		}
 	}
-	if (!hiber_goes_on(m, HIBER_AWAKE)) /* what it did not get says nothing */
+	/* a walk that was stopped does not show that there is nothing to evict */
+	if (!hiber_goes_on(m, HIBER_AWAKE))
 		return got;
 	m->heat_short = got < want;
 	if (got >= want)
@@ -123,7 +125,7 @@ static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned
 	return got;
 }
 
-/* How many ms there are until the next one. */
+/* One turn of the evictor. Returns the ms until the next one. */
 static long step(struct zns_mem *m)
 {
 	uint64_t dram = m->sh->dram - zns_min(spare_bytes(m), m->sh->dram / 2);
@@ -141,7 +143,7 @@ static long step(struct zns_mem *m)
 	near = resident > dram / 100 * NEAR_PCT;
 	still = resident == m->resident;
 	m->resident = resident;
-	/* while everything is in use, nothing is fetched */
+	/* while all memory is in use, nothing is read ahead */
 	m->room = resident + margin <= dram || m->age_ms > AGE_MIN_MS ?
 			  (int64_t)dram - (int64_t)resident :
 			  0;
@@ -175,8 +177,10 @@ void *evictor_run(void *arg)
 		long ms = TICK_IDLE_MS;
 
 		share_turn(m);
-		/* who sets no_evict or sealed waits until this is true, and looks after it has set
-		 * it */
+		/*
+		 * a thread that sets no_evict or sealed waits until evict_idle is true, which it
+		 * checks after setting them
+		 */
 		m->evict_idle = false;
 		if (m->no_evict || m->sealed) {
 			m->evict_idle = true;
@@ -186,8 +190,9 @@ void *evictor_run(void *arg)
 				looked_ns = now;
 			}
 			m->tick_ms = ms = step(m);
-			/* a message is a sign of life; who sees one looks at `slow` after it says
-			 * so
+			/*
+			 * set `slow` before reading `messages`: a thread that counts a message does
+			 * it in the other order
 			 */
 			m->slow = ms > TICK_BUSY_MS;
 			if (clean_some(m) || (m->slow && m->messages))

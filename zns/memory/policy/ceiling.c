@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Waits before memory comes back into a process whose cgroup is at its limit. Memory that comes
- * back is charged to that cgroup, and at the limit the kernel would kill a process of it, though
- * the evictor is about to make room. So the thread that loads waits a moment for the evictor. Page
- * cache does not count, since the kernel can reclaim it.
+ * Delays reading memory back into a process whose cgroup is at its limit. Such memory is charged to
+ * the cgroup, and at the limit the kernel would kill one of its processes, although the evictor is
+ * about to free memory. So the worker waits a moment for the evictor. Page cache is not counted,
+ * since the kernel can reclaim it.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "../engine/mem.h"
 
 #define LOOK_NS 3000000ULL
-#define LOOK_FREE_NS 1000000000ULL /* time between two looks while there is no limit */
-#define WAIT_MS 400 /* several times the age of the youngest victim */
+#define LOOK_FREE_NS 1000000000ULL /* ns between two checks while there is no limit */
+#define WAIT_MS 400 /* ms; several times the age of the youngest unit that is evicted */
 #define STEP_MS 5
 #define MARGIN_MIN MIB(2)
 
@@ -39,7 +39,7 @@ static bool number(const char *dir, const char *name, uint64_t *out)
 	if (zns_read_file(AT_FDCWD, path, 64, &text, &len))
 		return false;
 	*out = strtoull((char *)text, &end, 10);
-	if (end == (char *)text) /* the text is "max" */
+	if (end == (char *)text) /* no number: the text is "max" */
 		*out = CEILING_NONE;
 	return true;
 }
@@ -64,7 +64,7 @@ static uint64_t cache_of(const char *dir, const struct version *v)
 
 typedef void (*each_limit)(const char *dir, const struct version *v, uint64_t max, uint64_t *out);
 
-/* Calls @each for the process's cgroup and those above it, as far as they have a limit. */
+/* Calls @each for the process's cgroup and its parents, as far as they have a limit. */
 static void limits(pid_t pid, each_limit each, uint64_t *out)
 {
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(versions); i++) {
@@ -108,7 +108,7 @@ static void least_of(const char *dir, const struct version *v, uint64_t max, uin
 	*least = zns_min(*least, max);
 }
 
-/* Asks for one process only: all processes of a context belong to one container. */
+/* Reads the limit of one process only: all processes of a context belong to one container. */
 uint64_t zns_mem_group_limit(struct zns_mem *m)
 {
 	struct proc *list[PROCS_MAX];
@@ -126,7 +126,7 @@ uint64_t zns_mem_group_limit(struct zns_mem *m)
 	return least < CEILING_NONE ? least : 0;
 }
 
-/* Subtracts a unit from what was left at the last look. True: nothing is left. */
+/* Subtracts a unit from the room at the last check. True: no room is left. */
 static bool is_full(struct proc *p)
 {
 	struct zns_mem *m = p->m;

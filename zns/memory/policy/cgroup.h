@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef MEM_CGROUP_H
 #define MEM_CGROUP_H
-/* Finds a process's cgroup. @controller: "" for version 2. */
+/* Finds the cgroup of a process. @controller: "" for version 2. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>

@@ -3,10 +3,13 @@
 #include "dram.h"
 #include "zns/util.h"
 
-#define MOST (1ULL << 46) /* in bytes; a limit for inputs, so that no sum overflows */
-/* Permille; a context that waits more than this shrinks only if nothing else helps. */
+#define MOST (1ULL << 46) /* bytes; inputs are limited to this, so that no sum overflows */
+/*
+ * Permille of waiting time; a context that waits more than this shrinks only if nothing else
+ * suffices.
+ */
 #define STALLED 100U
-#define PRESSURE_MAX 5000U /* 1/100 %; more pressure than this takes nothing more away */
+#define PRESSURE_MAX 5000U /* 1/100 %; more pressure than this does not reduce the total further */
 #define STEP_MIN MIB(1)
 
 static uint64_t capped(uint64_t bytes)
@@ -14,7 +17,7 @@ static uint64_t capped(uint64_t bytes)
 	return zns_min(bytes, MOST);
 }
 
-/* What it needs in any case. */
+/* The bytes that the context gets in any case. */
 static uint64_t floor_of(const struct dram_line *l, bool brake)
 {
 	uint64_t least = zns_max(capped(l->min), capped(l->stays));
@@ -22,7 +25,7 @@ static uint64_t floor_of(const struct dram_line *l, bool brake)
 	return brake && l->stall_permille >= STALLED ? zns_max(least, capped(l->resident)) : least;
 }
 
-/* What it keeps if all memory younger than bucket @end stays. */
+/* The bytes that the context keeps if all memory younger than bucket @end stays. */
 static uint64_t keeps(const struct dram_line *l, unsigned int end, bool brake)
 {
 	uint64_t sum = capped(l->stays);
@@ -57,8 +60,10 @@ void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, 
 	while (end && all_keep(line, nr, end, brake) > total)
 		end--;
 	sum = all_keep(line, nr, end, brake);
-	/* Too little even for all minima: each gets what cannot be evicted, and a part of its
-	 * minimum. */
+	/*
+	 * There is too little even for all minima: each gets what cannot be evicted, and a share of
+	 * its minimum.
+	 */
 	if (sum > total) {
 		for (unsigned int i = 0; i < nr; i++)
 			share[i] = zns_max(portion(total, keeps(&line[i], 0, false), sum),
@@ -70,8 +75,10 @@ void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, 
 	for (unsigned int i = 0; i < nr; i++) {
 		uint64_t has = keeps(&line[i], end, brake);
 
-		/* add its part of the bucket that does not fit as a whole, or of what
-		 * nobody needs */
+		/*
+		 * add a share of the bucket that does not fit as a whole, or of the bytes that
+		 * nobody needs
+		 */
 		share[i] = has +
 			   (end < HEAT_BUCKETS ?
 				    portion(rest, keeps(&line[i], end + 1, brake) - has, sum) :

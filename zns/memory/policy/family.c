@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Finds out which processes belong to the context. For a forked child the kernel gives us a
- * userfaultfd but no PID. We try the children of the processes that we know: what the userfaultfd
- * protects shows in /proc/PID/pagemap. A process that executes a program has lost our userfaultfd,
- * and is attached anew.
+ * userfaultfd but no PID. So we try the children of the processes that we know: a page that is
+ * protected through the userfaultfd shows as protected in /proc/PID/pagemap. A process that has
+ * executed a program has lost our userfaultfd, and is attached again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,8 @@
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
 #define PAGES_TRIED 4096U
-#define VFORK_MS 10U /* for a child of vfork() to execute its program; a look does not wait */
+/* ms for a child of vfork() to execute its program; a check does not wait for long */
+#define VFORK_MS 10U
 #define FULL "a context has at most %u processes"
 
 struct pids {
@@ -79,12 +80,18 @@ static uint64_t entry_of(const struct proc *p, uint64_t addr)
 	return present_entries(p->pagemap, addr, 1, &e) ? 0 : e;
 }
 
-/* Does the userfaultfd of @child protect this page of @as? 1, 0; -errno: it cannot be tried. */
+/*
+ * Does the userfaultfd of @child protect this page of process @as? 1, 0; -errno: this page cannot
+ * be tried.
+ */
 static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	int ret;
 
-	/* in another child: a page that somebody waits for must keep its protection */
+	/*
+	 * this page is not suitable: if it is protected already, or on a zone, a thread may wait
+	 * for it, and it must keep its protection
+	 */
 	if ((entry_of(as, addr) & (PRESENT | PROTECTED)) != PRESENT || unit_at(child, addr)->word)
 		return -ENOENT;
 	ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, true);
@@ -92,26 +99,28 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 		return ret;
 	ret = (entry_of(as, addr) & PROTECTED) != 0;
 	mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
-	/* another process may have protected its own page at the same moment */
+	/* not if another process has protected its own page at the same moment */
 	return ret && !(entry_of(as, addr) & PROTECTED);
 }
 
 /*
- * For a lost child: compares a missing page instead. Poisons it, which shows in /proc/PID/pagemap
- * as a marker. Poison does no harm: the page's bytes are lost, so whoever reads it must get a
- * signal.
+ * For a doomed child: tests a missing page instead. It poisons the page, which shows as a marker in
+ * /proc/PID/pagemap. Poison does no harm: the bytes of the page are lost, so a thread that reads it
+ * must get a signal anyway.
  */
 static int try_missing(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	uint64_t e = entry_of(as, addr);
 	int ret = e && (e & MARKER) != MARKER ? -ENOENT : 0;
 
-	if (!ret) /* a page that has a marker of protection cannot be poisoned */
+	if (!ret) /* remove the protection marker first: a page with a marker cannot be poisoned */
 		ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
 	if (!ret)
 		ret = mem_uffd_poison(child->uffd, addr, addr + PAGE);
-	/* another process may have touched its own page at the same moment, which is
-	 * present then */
+	/*
+	 * another process may have touched its own page at the same moment; then the page is
+	 * present
+	 */
 	return ret ? ret : (entry_of(as, addr) & (PRESENT | MARKER)) == SWAPPED;
 }
 
@@ -119,7 +128,7 @@ struct trial {
 	const struct proc *as;
 	uint8_t *buf;
 	unsigned int left;
-	int found; /* result as of try_page() */
+	int found; /* the result of try_page() */
 };
 
 static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
@@ -136,7 +145,7 @@ static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return t->found >= 0 || !t->left-- ? 1 : 0;
 }
 
-/* Is the process @as this child? @as: only its PID and files are used. */
+/* Is the process @as this child? Only the PID and the files of @as are used. */
 static bool is_same(struct proc *child, struct proc *as)
 {
 	struct places l = { 0 };
@@ -160,7 +169,7 @@ static bool is_same(struct proc *child, struct proc *as)
 	return t.found > 0;
 }
 
-/* Kills a lost child, which would wait for ever for memory that nobody can find. */
+/* Kills a doomed child, which would wait for ever for memory that nobody can find. */
 static void end_doomed(struct proc *child, const struct proc *as)
 {
 	mem_warn(child->m, "process %d is killed: where its memory is on zones is not known",
@@ -169,8 +178,10 @@ static void end_doomed(struct proc *child, const struct proc *as)
 	proc_forget(child);
 }
 
-/* Gives the nameless child the PID and files of @as. Kills it if the reader has doomed it meanwhile
- * (end_unsure()). */
+/*
+ * Gives the child without a PID the PID and files of @as. Kills it if the reader of events has
+ * doomed it meanwhile (end_unsure()).
+ */
 static void christen(struct proc *child, struct proc *as)
 {
 	bool doomed;
@@ -198,9 +209,9 @@ static void christen(struct proc *child, struct proc *as)
 }
 
 /*
- * Lists the children without a PID, one of which @pid may be. A process can be seen only after the
- * event of its fork was read, and the reader holds `ev` from then until the child is in the list:
- * so the locks below wait for that. False: @pid is known already.
+ * Lists the children without a PID, one of which may be process @pid. A process is visible only
+ * after the event of its fork was read, and the reader holds `ev` from then until the child is in
+ * the list. So taking the locks below waits for that. Returns false if @pid is known already.
  */
 static bool nameless(struct zns_mem *m, pid_t pid, struct proc *list[PROCS_MAX], unsigned int *nr)
 {
@@ -242,12 +253,12 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid, unsigned int li
 	unsigned int nr = 0;
 	bool found = false;
 
-	/* a child of vfork() or posix_spawn(), which still uses its parent's memory */
+	/* a child of vfork() or posix_spawn() that still uses its parent's memory */
 	if (!syscall(SYS_kcmp, parent, pid, KCMP_SAME_VM, 0, 0))
 		return;
 	if (!proc_open(&as, &err) && nameless(m, pid, list, &nr)) {
 		for (unsigned int i = 0; i < nr && !found; i++) {
-			/* a leaving child is not evicted from, so it needs no PID */
+			/* nothing is evicted from a leaving child, so its PID is not needed */
 			if ((list[i]->leaves && !list[i]->sh->doomed) || !is_same(list[i], &as))
 				continue;
 			if (list[i]->sh->doomed)
@@ -256,7 +267,10 @@ static void newcomer(struct zns_mem *m, pid_t parent, pid_t pid, unsigned int li
 				christen(list[i], &as);
 			found = true;
 		}
-		/* a page that moves or changes may hide that it is one of them: try again later */
+		/*
+		 * the test fails on a page that moves or changes, so the process may still be one
+		 * of them: try again later
+		 */
 		found |= (nr || leave_waiting(m)) && mem_places_watched(&as);
 		if (!found && !m->sealed &&
 		    (threads_alone(pid, limit_ms, &err) || family_join(m, pid, &err)) &&
@@ -275,7 +289,7 @@ int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
 	const char *pinned;
 	int ret = p ? proc_open(p, err) : -ENOMEM;
 
-	if (!ret && !proc_place(m)) /* check before the process is stopped */
+	if (!ret && !proc_place(m)) /* check this before the process is stopped */
 		ret = zns_fail(err, -ENOSPC, FULL, PLACES_MAX);
 	if (!ret && mem_places_read(p, &l))
 		ret = zns_fail(err, -ESRCH, "process %d is gone, or has no memory", pid);
@@ -313,7 +327,7 @@ void family_tree(struct zns_mem *m, pid_t root)
 	}
 }
 
-/* Has the process ended, or executed another program? */
+/* Has the process exited, or executed another program? */
 static void check(struct zns_mem *m, struct proc *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -331,7 +345,10 @@ static void check(struct zns_mem *m, struct proc *p)
 		}
 		if (!p->pid || same_memory(p))
 			return;
-		/* another process uses this memory, too; it is served until that ends */
+		/*
+		 * another process uses this memory too; the memory is served until that process
+		 * exits
+		 */
 		p->evicts = false;
 		proc_why(p, "its first process is gone; others use its memory");
 		if (!mem_without(RULE_HEIRS))
@@ -347,8 +364,10 @@ static void check(struct zns_mem *m, struct proc *p)
 			 pid, err.msg);
 }
 
-/* Reads a lost child's events, so that it does not wait for us. Only forks matter, whose children
- * are lost, too. */
+/*
+ * Reads the events of a doomed child, so that it does not wait for us. Only forks matter: its
+ * children are doomed as well.
+ */
 static void listen_to_doomed(struct proc *p)
 {
 	struct uffd_msg msg;
@@ -372,7 +391,10 @@ static void try_doomed(struct zns_mem *m, struct proc *const *list, unsigned int
 	close_files(&as);
 }
 
-/* Tries all processes of the machine: a lost child's parent may have left the context, or ended. */
+/*
+ * Tries all processes of the machine, since the parent of a doomed child may have left the context
+ * or exited.
+ */
 static void look_for_doomed(struct zns_mem *m, struct proc *const *list, unsigned int nr)
 {
 	unsigned int doomed = 0;

@@ -5,10 +5,14 @@
 
 /* Attaches one process. */
 int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err);
-/* Attaches all descendants of @root, which is attached already. One that cannot be attached is left
- * out, with a warning. */
+/*
+ * Attaches all descendants of @root, which is attached already. If one cannot be attached, it is
+ * left out with a warning.
+ */
 void family_tree(struct zns_mem *m, pid_t root);
-/* Looks which processes have ended and which are new. Only the evictor calls this, now and then. */
+/*
+ * Checks which processes have ended and which are new. Only the evictor calls this, now and then.
+ */
 void family_look(struct zns_mem *m);
 
 #endif

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Keeps areas with guard pages in memory. Guard pages come and go without an event
- * (MADV_GUARD_INSTALL, Linux 6.13). Markers show those that came and went (unit_set_marked()). But
- * up to Linux 6.18 UFFDIO_COPY overwrites a guard page that the program installs after the pager
- * has looked at the page table. A program that has guard pages in an area is likely to install more
- * there. So such an area is not evicted, and its units on zones are read back: a few per turn of
- * the evictor, after all faults, and beyond the budget if need be. The evictor calls all functions
- * here except guards_fetch().
+ * Keeps areas with guard pages in memory. Guard pages are installed and removed without an event
+ * (MADV_GUARD_INSTALL, Linux 6.13). Missing markers reveal guard pages that were installed and
+ * removed (unit_set_marked()). But up to Linux 6.18 UFFDIO_COPY overwrites a guard page that the
+ * program installs after the pager has read the page table. A program that has guard pages in an
+ * area is likely to install more there. So such an area is not evicted, and its units on zones are
+ * read back: a few in each turn of the evictor, after all faults, and beyond the budget if
+ * necessary. The evictor calls all functions of this file, except guards_fetch().
  */
 #include "hiber.h"
 #include "zns/grow.h"
 
 #define LOOK_NS 1000000000ULL
-#define COMING_MAX 16U /* units of a process that may be queued at once */
-#define LOOKED_AT 65536U /* units of a process looked at per turn */
+#define COMING_MAX 16U /* most units of a process in the queue at once */
+#define LOOKED_AT 65536U /* units of a process that are checked in one turn */
 
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	return 1;
 }
 
-/* Kernels before 6.15 do not report guard pages. */
+/* Does the area have guard pages? Kernels before 6.15 do not report them. */
 static bool has_guard(const struct proc *p, const struct place *a)
 {
 	static const struct scan_query q = { .mask = IS_GUARD, .returned = IS_GUARD };
@@ -64,7 +64,7 @@ void guards_leave(struct proc *p, struct places *l)
 	l->nr = nr;
 }
 
-/* Queues units of the area on zones. False: enough for this turn. */
+/* Queues units of the area that are on zones. False: enough for this turn. */
 static bool bring_back(struct proc *p, const struct place *a, unsigned int *looks)
 {
 	uint64_t at = table_next(p, zns_max(a->start / UNIT * UNIT, p->guards_at), a->end);

@@ -3,7 +3,7 @@
 
 void guess_add(struct guesses *g, struct guess guess)
 {
-	if (g->nr == GUESSES) { /* the oldest one was never judged */
+	if (g->nr == GUESSES) { /* the oldest prediction is dropped without a result */
 		g->head = (g->head + 1) % GUESSES;
 		g->nr--;
 	}

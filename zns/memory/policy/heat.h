@@ -2,12 +2,12 @@
 #ifndef MEM_HEAT_H
 #define MEM_HEAT_H
 /*
- * How many bytes of resident memory were last used how long ago: a histogram in half octaves from
- * 100 ms. A unit whose use is not known is in the last bucket.
+ * How many bytes of resident memory were last used how long ago: a histogram with two buckets per
+ * octave, from 100 ms on. A unit whose last use is unknown is in the last bucket.
  */
 #include <stdint.h>
 
-#define HEAT_BUCKETS 32U /* the last one begins at 77 minutes */
+#define HEAT_BUCKETS 32U /* the last bucket begins at 77 minutes */
 
 struct heat {
 	uint64_t bytes[HEAT_BUCKETS];
@@ -15,8 +15,10 @@ struct heat {
 
 unsigned int heat_bucket(uint32_t age_ms);
 uint32_t heat_age(unsigned int bucket); /* age at which the bucket begins, in ms */
-/* The age above which at least @want bytes lie, and hardly more. 0: there are fewer bytes in
- * all. */
+/*
+ * Returns an age such that at least @want bytes are older, and not many more. 0: there are fewer
+ * bytes in total.
+ */
 uint32_t heat_cut(const struct heat *h, uint64_t want);
 
 #endif

@@ -6,9 +6,9 @@
 #include "family.h"
 #include "hiber.h"
 
-#define LATER_MS 100 /* next try after the store was busy */
-#define REST_MS 2000 /* time between two looks while the context rests */
-#define AGAIN_UNITS 64U /* evict once more if this many units came back */
+#define LATER_MS 100 /* ms until the next try after the store was busy */
+#define REST_MS 2000 /* ms between two checks while the context is hibernated */
+#define AGAIN_UNITS 64U /* evict again when this many units have come back */
 
 static void enter(struct zns_mem *m, enum hiber_state state)
 {
@@ -27,7 +27,7 @@ static void begin_rest(struct zns_mem *m)
 static void go_down(struct zns_mem *m, long *ms)
 {
 	m->sh->hiber.again = 0;
-	family_look(m); /* processes whose stop was put off may be tried again */
+	family_look(m); /* processes whose stop was postponed may be tried again */
 	switch (hiber_down(m)) {
 	case DOWN_DONE:
 		begin_rest(m);
@@ -66,7 +66,10 @@ static bool is_idle(const struct zns_mem *m)
 static void rest(struct zns_mem *m, long *ms)
 {
 	family_look(m);
-	/* memory that is new, and so not on zones, raised no fault: nobody noticed that it grew */
+	/*
+	 * new memory, which was never on zones, raises no fault, so nothing else notices that the
+	 * context has grown
+	 */
 	if (resident(m) > m->sh->dram)
 		m->sh->hiber.wanted = HIBER_AWAKE;
 	else if (m->sh->hiber.again ||

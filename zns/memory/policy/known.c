@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which areas of a process are registered with its userfaultfd, as far as we know: those that units
- * were evicted from, as changed by the kernel's events since. For a process with too many of them
- * the answer is always "not known".
+ * Which areas of a process are registered with its userfaultfd: those from which units were
+ * evicted, updated by the kernel's events since then. For a process with too many areas the list is
+ * marked as unknown.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ void known_add(struct proc *p, struct place area)
 
 		if (old.start >= area.end || old.end <= area.start)
 			continue;
-		l->a[i] = area; /* the area may have grown over others, which stay in the list */
+		l->a[i] = area; /* if the area has grown over others, these stay in the list */
 		return;
 	}
 	add(l, area);
@@ -65,7 +65,7 @@ void known_gone(struct proc *p, uint64_t start, uint64_t end)
 		a->end = start;
 		if (a->end <= a->start)
 			*a = (struct place){ 0 };
-		add(l, behind); /* add() may move the list */
+		add(l, behind); /* add() may reallocate the list, so @a is not used after it */
 	}
 	for (size_t i = 0; i < l->nr;)
 		if (!l->a[i].end)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Lends a process a descriptor for a moment. All its threads stand still, so they cannot take it.
- * Others could: processes that share its table of descriptors or its memory, and, by pidfd_getfd(),
- * each process of its user. So the process must share neither, and is made undumpable meanwhile. In
- * a user namespace that others have made, a process may have rights that override this, so nothing
- * is lent there.
+ * Lends a descriptor to a process for a moment. All threads of the process are stopped, so they
+ * cannot use it. But other processes could: those that share its table of descriptors or its
+ * memory, and, by pidfd_getfd(), any process of the same user. So the process must share neither,
+ * and is made undumpable meanwhile. In a user namespace that another user has made, a process may
+ * have capabilities that override this, so nothing is lent to processes there.
  *
- * Nothing is trusted that is read from the process's memory, since an open /proc/PID/mem is enough
- * to write there. Numbers of descriptors are taken from registers.
+ * Nothing is trusted that is read from the process's memory: any process with an open /proc/PID/mem
+ * can write there. Numbers of descriptors are taken from registers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 
 #define KCMP_SAME_VM 1
 #define KCMP_SAME_FILES 2
-#define SYS_PTRACE_BIT 19 /* number of CAP_SYS_PTRACE */
+#define SYS_PTRACE_BIT 19 /* bit of CAP_SYS_PTRACE */
 
 /* What recvmsg() needs in the process's memory to receive one descriptor. */
 struct letter {
@@ -74,7 +74,10 @@ void lend_close(const struct lent *l, long fd)
 		syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
 }
 
-/* Calls @each for the numbers in a directory of /proc, until one returns true. Did one? */
+/*
+ * Calls @each for the numeric entries of a directory of /proc, until it returns true. Returns
+ * whether it did.
+ */
 static bool any(const char *path, bool (*each)(long nr, const struct lent *l), const struct lent *l)
 {
 	char buf[8192] __attribute__((aligned(8)));
@@ -102,7 +105,10 @@ static bool shares(long tid, const struct lent *l)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(what); i++) {
 		long ret = syscall(SYS_kcmp, l->pid, tid, what[i], 0, 0);
 
-		/* ESRCH: it has ended; EPERM: it has more rights than we, and needs none of ours */
+		/*
+		 * ESRCH: it has exited; EPERM: it has more rights than we, so it gains nothing from
+		 * our descriptor
+		 */
 		if (!ret || (ret < 0 && errno != ESRCH && errno != EPERM))
 			return true;
 	}
@@ -117,8 +123,10 @@ static bool has_sharer(long pid, const struct lent *l)
 	return pid != l->pid && any(path, shares, l);
 }
 
-/* Looks twice at all processes. One that forks while we look is seen in its child, whose number is
- * greater; if the numbers begin anew meanwhile, the second look finds it. */
+/*
+ * Checks all processes twice. If a process forks during a check, its child is seen, since the child
+ * has a greater PID. If PIDs wrap around meanwhile, the second check finds it.
+ */
 static bool is_shared(const struct lent *l)
 {
 	bool is = any("/proc", has_sharer, l);
@@ -134,8 +142,10 @@ static bool same_file(int a, int b)
 	       one.st_ino == other.st_ino;
 }
 
-/* Could another user trace processes in its user namespace? Not if it is our own namespace, where
- * only root can. */
+/*
+ * Could another user trace processes in its user namespace? Not in our own namespace, where only
+ * root can.
+ */
 static bool is_anybodys(pid_t pid)
 {
 	char path[48], text[4096], *p;
@@ -147,14 +157,17 @@ static bool is_anybodys(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
 	its = open(path, O_RDONLY | O_CLOEXEC);
 	if (ours < 0 || its < 0)
-		return errno != ENOENT || access("/proc/self/ns/pid", F_OK); /* not built in */
+		/* the kernel has no user namespaces */
+		return errno != ENOENT || access("/proc/self/ns/pid", F_OK);
 	if (same_file(ours, its))
 		return false;
 	parent = ioctl(its, NS_GET_PARENT);
 	if (parent < 0 || !same_file(ours, parent) || ioctl(its, NS_GET_OWNER_UID, &owner) || owner)
 		return true;
-	/* root has made the namespace: nobody in it can have more rights than this process's
-	 * bounding set */
+	/*
+	 * if root has made the namespace, no process in it can have more capabilities than this
+	 * one's bounding set
+	 */
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	status = open(path, O_RDONLY | O_CLOEXEC);
 	n = status < 0 ? -1 : read(status, text, sizeof(text) - 1);
@@ -163,8 +176,7 @@ static bool is_anybodys(pid_t pid)
 	return !p || strtoull(p + 9, NULL, 16) >> SYS_PTRACE_BIT & 1;
 }
 
-/* Puts the descriptor into the receive queue of the process's socket, through our own copy of that
- * socket. */
+/* Sends the descriptor to the process's socket, through our own copy of this socket. */
 static int post(int sk, int fd)
 {
 	struct letter l = { .byte = 1 };
@@ -181,8 +193,10 @@ static int post(int sk, int fd)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	/* bound to a name that the kernel chooses and connected to itself, it accepts from nobody
-	 * else */
+	/*
+	 * the socket is bound to a name that the kernel chooses, and connected to itself: it
+	 * accepts messages from nobody else
+	 */
 	if (bind(sk, (struct sockaddr *)&self, sizeof(self.sun_family)) ||
 	    getsockname(sk, (struct sockaddr *)&self, &len) ||
 	    connect(sk, (struct sockaddr *)&self, len) ||
@@ -206,8 +220,10 @@ static int prepare(const struct lent *l, uint64_t scratch)
 	return process_vm_writev(l->pid, &here, 1, &there, 1, 0) == sizeof(letter) ? 0 : -EFAULT;
 }
 
-/* The number that the next new descriptor gets. It stays valid, since nobody else uses
- * this table. */
+/*
+ * Returns the number that the next new descriptor will get. It stays valid, since nobody else uses
+ * this table.
+ */
 static long next_number(const struct lent *l, long sk)
 {
 	long next = LENT_CALL(l, SYS_fcntl, (uint64_t)sk, F_DUPFD_CLOEXEC, 0);

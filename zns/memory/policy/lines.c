@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See lines.h. The file is read and not mapped: if somebody truncated a mapped file, the pager
- * would be killed. */
+/*
+ * See lines.h. The file is read and not mapped: if it were mapped and somebody truncated it, the
+ * pager would be killed.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -13,7 +15,7 @@
 
 #define NAME "dram.table"
 #define VERSION 1U
-#define TRIES 3 /* reads of a line that is just being written */
+#define TRIES 3 /* number of attempts to read a line that is being written at that moment */
 
 struct stored {
 	uint64_t check; /* checksum of all that follows */

@@ -17,11 +17,16 @@ struct lines {
 	unsigned int own;
 };
 
-/* @dir: the directory of the contexts. -EPERM: another user may write to the file. */
+/*
+ * Opens the table. @dir: the directory of the contexts. -EPERM: another user may write to the file.
+ */
 int lines_open(struct lines *t, int dir, struct zns_err *err);
-void lines_close(struct lines *t); /* gives our line up */
+void lines_close(struct lines *t); /* frees our line */
 int lines_write(const struct lines *t, const struct dram_line *line);
-/* Reads the lines of all live contexts, at most LINES_MAX. *@own: the index of ours. */
+/*
+ * Reads the lines of all contexts whose pager lives, at most LINES_MAX. *@own: index of our own
+ * line.
+ */
 unsigned int lines_read(const struct lines *t, struct dram_line *line, unsigned int *own);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Puts a process's events into the order in which they happened. A thread that moves or unmaps
- * memory first releases the memory's lock and then queues its event. If it is preempted in between,
- * another thread may move its own memory to the place that the first one vacated, and queue its
- * event first. Taken in the order of the queue, the first thread's event would remove the second
- * thread's units. This file detects that: a move whose destination still holds registered memory
- * means that the event which removes that memory has not been read yet, so it waits for it.
+ * memory first releases the lock of the memory, and then queues its event. If it is preempted in
+ * between, another thread may move its own memory to the addresses that the first thread has
+ * vacated, and queue its event first. If the events were applied in the order of the queue, the
+ * first thread's event would remove the second thread's units. This file detects that case: if the
+ * destination of a move still has registered memory, the event that removes this memory was not
+ * read yet, so the reader waits for it.
  */
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -13,8 +14,9 @@
 
 #include "../engine/mem.h"
 
-#define ORDER_MS 1000U /* for a thread to get its processor back */
-#define PART MIB(8) /* whose entries are read at once; a page of the table of units is of as much */
+#define ORDER_MS 1000U /* ms; time for a preempted thread to get its CPU back */
+/* pages whose entries are read at once; a page of the table of units covers as much */
+#define PART MIB(8)
 
 void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 {
@@ -22,7 +24,8 @@ void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	const struct move *last = &all->move[(all->nr - 1) % MOVES_KEPT];
 	struct move *m = &all->move[all->nr % MOVES_KEPT];
 
-	if (last->owed && last->from == from && last->to == to) /* done again after a kill */
+	/* a successor applies the last move once more */
+	if (last->owed && last->from == from && last->to == to)
 		return;
 	m->owed = 0;
 	m->told_ns = zns_mono_ns();
@@ -34,7 +37,10 @@ void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	p->has_pending_moves = true;
 }
 
-/* Where nothing is on its way, nothing is owed: mremap() with MREMAP_DONTUNMAP unmaps nothing. */
+/*
+ * If no event is missing, no second event of a move is missing either: mremap() with
+ * MREMAP_DONTUNMAP does not send one.
+ */
 void order_look(struct proc *p)
 {
 	if (!p->has_pending_moves || mem_uffd_changes(p->uffd))
@@ -49,7 +55,7 @@ const struct move *order_move(const struct proc *p, uint32_t n)
 	return &p->moves->move[(p->moves->nr - n) % MOVES_KEPT];
 }
 
-/* Has the child memory at @page, as nobody had in @p since move @n? */
+/* Has the child memory at @page, although @p has had none there since move @n? */
 static bool child_has(const struct proc *child, const struct proc *p, uint32_t n, uint64_t page)
 {
 	for (uint32_t k = 1; k < n; k++) {
@@ -63,9 +69,9 @@ static bool child_has(const struct proc *child, const struct proc *p, uint32_t n
 }
 
 /*
- * A fork is told of late, too. What moved after it is at its old place in the child, where nobody
- * has been in the parent since. The moves after that one were after the fork, too. The child does
- * not run yet, so its memory's lock is free.
+ * The event of a fork may also be read late. Memory that was moved after the fork is at its old
+ * addresses in the child, where the parent has had no memory since. Then all later moves happened
+ * after the fork too. The child does not run yet, so the lock of its memory is free.
  */
 uint32_t order_fork(const struct proc *child, const struct proc *p)
 {
@@ -85,7 +91,9 @@ uint32_t order_fork(const struct proc *child, const struct proc *p)
 
 typedef void (*gone_fn)(struct proc *p, uint64_t start, uint64_t end, void *arg);
 
-/* Without what came in move @nr and later ones. */
+/*
+ * Calls @gone for the range, without the parts to which move @nr and later ones have moved memory.
+ */
 static void gone_except(struct proc *p, uint64_t start, uint64_t end, uint32_t nr, gone_fn gone,
 			void *arg)
 {
@@ -102,8 +110,9 @@ static void gone_except(struct proc *p, uint64_t start, uint64_t end, uint32_t n
 }
 
 /*
- * The old place of a move is told of by the thread that moved, when it has seen that we read of the
- * move. Another thread's memory may have come there before, and was heard of.
+ * The thread that moves memory sends the event that its old addresses were unmapped after it has
+ * seen that we read the event of the move. Before that, another thread may have moved memory to
+ * these addresses, and the reader may have handled it.
  */
 void order_unmapped(struct proc *p, uint64_t start, uint64_t end, gone_fn gone, void *arg)
 {
@@ -157,7 +166,10 @@ static bool is_mapped(const struct proc *p, struct place at)
 	return is;
 }
 
-/* Events that tell once more of the old place of a move that was told of before. */
+/*
+ * The number of second events that are still missing for moves away from @at whose first event was
+ * handled.
+ */
 static int nr_owed(const struct proc *p, struct place at)
 {
 	int nr = 0;
@@ -171,8 +183,9 @@ static int nr_owed(const struct proc *p, struct place at)
 }
 
 /*
- * Was memory at @at before all of @msg? What is there now, and what has left since, less what came.
- * This holds for any number of moves, if all of them are in @msg.
+ * Was there memory at @at before all of @msg? There was if the memory that is there now, plus what
+ * has left since, minus what has arrived, is more than none. This is right for any number of moves,
+ * provided that the events of all of them are in @msg.
  */
 static bool was_taken(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 		      struct place at)
@@ -184,12 +197,12 @@ static bool was_taken(const struct proc *p, const struct uffd_msg *msg, unsigned
 		moved += msg[k].event == UFFD_EVENT_REMAP && is_same(from_of(&msg[k]), at);
 		unmapped += msg[k].event == UFFD_EVENT_UNMAP && is_same(from_of(&msg[k]), at);
 	}
-	/* each move is followed by such an event, which may be among these */
+	/* each move has such a second event, which may be among these messages */
 	unmapped -= zns_min(unmapped, moved + nr_owed(p, at));
 	return p->maps < 0 || is_mapped(p, at) + moved + unmapped - came > 0;
 }
 
-/* Only the same place can be counted. */
+/* Was the destination of @then free before? Only moves of exactly the same range can be counted. */
 static bool is_free(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 		    unsigned int first, unsigned int then)
 {
@@ -197,7 +210,10 @@ static bool is_free(const struct proc *p, const struct uffd_msg *msg, unsigned i
 	       !was_taken(p, msg, nr, to_of(&msg[then]));
 }
 
-/* Has @first to be taken before @then? It left the place, and the other one came there. */
+/*
+ * Must @first be handled before @then? That is so if memory left a range by @first, and other
+ * memory arrived there by @then.
+ */
 static bool is_before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 		      unsigned int first, unsigned int then)
 {
@@ -212,8 +228,10 @@ static bool child_lacks(const struct uffd_msg *fork, uint64_t page)
 	return mem_uffd_has((int)fork->arg.fork.ufd, page, page + PAGE) == -ENOENT;
 }
 
-/* Has @k to be taken before the fork @i? The child's memory is where that move brought it, or one
- * that followed. */
+/*
+ * Must move @k be handled before the fork? That is so if the child has the memory at the new
+ * addresses of this move, or of one that followed it.
+ */
 static bool is_before_fork(const struct uffd_msg *msg, unsigned int nr, unsigned int k,
 			   const struct uffd_msg *fork)
 {
@@ -232,10 +250,13 @@ static bool is_before_fork(const struct uffd_msg *msg, unsigned int nr, unsigned
 struct heard {
 	const struct uffd_msg *msg, *fork;
 	unsigned int nr;
-	uint64_t has; /* the child has all from the last unit up to there */
+	uint64_t has; /* the child has all memory from the last unit to this address */
 };
 
-/* Does the child lack what @u has on a zone, though none of the events tells why? */
+/*
+ * Does the child lack memory that the unit @u has on a zone, although none of the events explains
+ * this?
+ */
 static int child_lacks_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct heard *h = arg;
@@ -259,8 +280,11 @@ static int child_lacks_unit(struct proc *p, struct unit *u, uint64_t base, void 
 	return lacks;
 }
 
-/* A move that was before the fork may not have been told of yet. Else the memory was not copied
- * (MADV_DONTFORK). */
+/*
+ * Was the event of this fork read too early? A move before the fork may not have been read yet. If
+ * the process changes no memory, the child lacks the memory for another reason: it was not copied
+ * (MADV_DONTFORK).
+ */
 static bool is_early(struct proc *p, const struct uffd_msg *msg, unsigned int nr, unsigned int i)
 {
 	struct heard h = { .msg = msg, .fork = &msg[i], .nr = nr };
@@ -271,17 +295,18 @@ static bool is_early(struct proc *p, const struct uffd_msg *msg, unsigned int nr
 
 enum suits { DENIED, MAY_BE, FITS };
 
-/* What the page table has where a move brought the pages of a place. */
+/* What the page table contains at the addresses to which a move has moved pages. */
 struct found {
-	enum suits suits; /* may these be the pages that the table of units has there? */
-	bool partly; /* a page is in memory, or nobody knows */
-	bool nothing; /* there are holes alone */
+	/* may these be the pages of the units that the table has at the old addresses? */
+	enum suits suits;
+	bool partly; /* a page is in memory, or that is unknown */
+	bool nothing; /* there are only holes */
 	bool marked; /* a page has the marker that it should have */
 	bool lacks; /* there is a hole where a marker should be */
-	bool known; /* the page table was read, and no other move changed the place */
+	bool known; /* the page table was read, and no other move has changed the range */
 };
 
-/* Did another one of @msg change the place to which @i moved? */
+/* Has another one of @msg changed the range to which message @i moved memory? */
 static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned int i)
 {
 	struct place to = to_of(&msg[i]);
@@ -293,9 +318,9 @@ static bool is_disturbed(const struct uffd_msg *msg, unsigned int nr, unsigned i
 }
 
 /*
- * The pages @at of @u, of which the first is at @base, by their entries. A page that is to come
- * from a zone is not in memory: whoever touched it waits. If the unit is marked, it has a marker.
- * Nothing else has one, but for strays, of which that is not known.
+ * Compares the pages @at of @u, the first page of which is at @base, with their page table entries.
+ * A page that is on a zone is not in memory, since a thread that touches it waits. It has a marker
+ * if the unit is marked. No other page has a marker, except for strays, for which this is unknown.
  */
 static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, struct place at,
 			 const uint64_t *entry, struct found *f)
@@ -311,7 +336,10 @@ static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, st
 		f->nothing &= !(*entry & (PRESENT | SWAPPED));
 		f->marked |= is_marked && is_out && has_marker;
 		f->lacks |= is_marked && is_out && !(*entry & (PRESENT | SWAPPED));
-		/* a fill that is not at its end, or failed, puts pages, too: these are protected */
+		/*
+		 * pages of a read back that is not complete or has failed may be present: these are
+		 * protected
+		 */
 		if (is_out && *entry & PRESENT)
 			f->suits = zns_min(f->suits,
 					   STATE(u->word) == U_ZONE && !(*entry & PROTECTED) ?
@@ -323,7 +351,7 @@ static void look_at_unit(struct proc *p, const struct unit *u, uint64_t base, st
 	}
 }
 
-/* The part of @at that lies in the @len bytes from @from on. */
+/* The part of @at that is within the @len bytes from @from on. */
 static struct place within(struct place at, uint64_t from, uint64_t len)
 {
 	return (struct place){ zns_max(at.start, from), zns_min(at.end, from + len) };
@@ -337,7 +365,10 @@ static int read_entries(const struct proc *p, const struct uffd_msg *m, struct p
 	return present_entries(p->pagemap, there, (at.end - at.start) / PAGE, entry);
 }
 
-/* A part of the pages that @m moved; the table has no page for units that nobody looked at. */
+/*
+ * Compares a part of the pages that @m has moved. The table has no page for units that were never
+ * accessed.
+ */
 static int look_at_part(struct proc *p, const struct uffd_msg *m, struct place part,
 			struct found *f)
 {
@@ -370,7 +401,7 @@ static int look_at_stray(struct proc *p, const struct uffd_msg *m, const struct 
 	return 0;
 }
 
-/* What the page table has where @i moved the pages @at. */
+/* Compares the pages @at, which message @i has moved, with the page table. */
 static struct found look(const struct proc *q, const struct uffd_msg *msg, unsigned int nr,
 			 unsigned int i, struct place at)
 {
@@ -395,7 +426,7 @@ static bool is_out(struct proc *p, struct place at)
 	return stray_near(p, at.start, at.end);
 }
 
-/* Did both move the same pages away (@both), of which some are on zones? */
+/* Have both messages moved the same pages away (@both), of which some are on zones? */
 static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const struct uffd_msg *b,
 		       struct place *both)
 {
@@ -406,7 +437,10 @@ static bool are_rivals(const struct proc *p, const struct uffd_msg *a, const str
 	       is_out((struct proc *)p, *both);
 }
 
-/* Has memory come to @at by a move that was not told of at the last receive, or by one of @msg? */
+/*
+ * May memory have been moved to @at, by one of @msg or by a move whose event was not read at the
+ * last receive?
+ */
 static bool may_have_come(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  struct place at)
 {
@@ -419,13 +453,17 @@ static bool may_have_come(const struct proc *p, const struct uffd_msg *msg, unsi
 enum verdict { EITHER, THIS, THAT, NOBODY_KNOWS };
 
 /*
- * Two memories have left one place, and each may be the one that the table has there. If none was
- * moved to there in between, the later one has grown into the place, or was left empty there
- * (MREMAP_DONTUNMAP): it has nothing there before the reader has heard of the first one. Else a
- * third thread's mremap() has brought the second memory, and has not returned. Where both are on
- * zones as a whole, and the markers of one of them are those of the table, either order is one in
- * which the calls may have been done. Where a part is in memory the rest belongs to it, and nobody
- * can say which.
+ * Two different memories have left one range, and each may be the one that the table has there. The
+ * question is which one left first.
+ *
+ * If no memory was moved to the range in between, the second memory is there because an area has
+ * grown into the range, or because it was left empty (MREMAP_DONTUNMAP). In both cases it has
+ * nothing on zones before the reader knows that the first memory has left. Otherwise a third
+ * thread's mremap() has brought the second memory, and has not returned yet.
+ *
+ * If both memories are on zones as a whole, and the markers of one of them are equal to those of
+ * the table, both orders are possible orders of the calls. If a part is in memory, the other part
+ * belongs to it, and it cannot be decided.
  */
 static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			     unsigned int i, unsigned int k, struct place both)
@@ -439,15 +477,18 @@ static enum verdict first_of(const struct proc *p, const struct uffd_msg *msg, u
 		return THAT;
 	if (a.suits && b.suits && ((a.suits < FITS && b.suits < FITS) || a.partly || b.partly))
 		return NOBODY_KNOWS;
-	/* an area grows to above, so one that begins below the other one has grown */
+	/*
+	 * an area grows upwards, so of the two the one that begins at the lower address has grown
+	 */
 	if (a.nothing && b.nothing && !came && from_of(&msg[i]).start < from_of(&msg[k]).start)
 		return THAT;
 	return a.suits == b.suits ? EITHER : a.suits > b.suits ? THIS : THAT;
 }
 
 /*
- * Do the pages that @i moved lack markers of units that the table has there? It has grown then to
- * where other memory was, of whose departure the reader has not heard, or guard pages came and went.
+ * Do the pages that message @i has moved lack markers of units that the table has at the old
+ * addresses? Then the area has grown into a range whose former memory has left, without the reader
+ * knowing yet, or guard pages were installed and removed.
  */
 static bool lacks_markers(struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  unsigned int i)
@@ -457,7 +498,7 @@ static bool lacks_markers(struct proc *p, const struct uffd_msg *msg, unsigned i
 	uint64_t a = from.start / UNIT * UNIT;
 	int ret = !p->u || !to_of(&msg[i]).end || is_disturbed(msg, nr, i);
 
-	/* most of a large area may have no unit on a zone: its entries are not read */
+	/* most of a large area may have no units on zones, and its entries need not be read */
 	for (; !ret && (a = table_next(p, a, from.end)) < from.end && !f.lacks && f.suits;
 	     a = a / PART * PART + PART)
 		if (is_out(p, within(from, a / PART * PART, PART)))
@@ -467,7 +508,7 @@ static bool lacks_markers(struct proc *p, const struct uffd_msg *msg, unsigned i
 	return !ret && (f.lacks || !f.suits);
 }
 
-/* Does a verdict on @msg hang on what the reader has not heard of yet? */
+/* Does the order of @msg depend on events that were not read yet? */
 static bool is_doubtful(struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
 	struct place both;
@@ -494,7 +535,10 @@ bool order_is_unsure(const struct proc *p, const struct uffd_msg *msg, unsigned 
 	return false;
 }
 
-/* Another one that moved what is in the table there, if @i did not: it comes first. */
+/*
+ * Returns another message that moved the memory which the table has at the old addresses of @i, if
+ * @i did not move it: the other one comes first. Returns @i if there is none.
+ */
 static unsigned int rival(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			  unsigned int i)
 {
@@ -513,7 +557,7 @@ static bool is_denied(const struct proc *p, const struct uffd_msg *msg, unsigned
 	return p->u && to_of(&msg[i]).end && !look(p, msg, nr, i, from_of(&msg[i])).suits;
 }
 
-/* One of the others that came before it, or @nr. */
+/* Returns one of the other messages that must be handled before @i, or @nr if there is none. */
 static unsigned int before(const struct proc *p, const struct uffd_msg *msg, unsigned int nr,
 			   unsigned int i)
 {
@@ -547,16 +591,16 @@ unsigned int order_next(const struct proc *p, const struct uffd_msg *msg, unsign
 }
 
 /*
- * What is known may be wrong. That it is so is certain when nothing is on its way any more
- * (order_wait()).
+ * The messages may seem to miss one that does not exist. This is certain only when the process
+ * changes no memory any more (order_wait()).
  */
 bool order_is_missing(struct proc *p, const struct uffd_msg *msg, unsigned int nr)
 {
-	/* asked once, so that all verdicts on these messages agree */
+	/* ask the kernel only once, so that all decisions about these messages agree */
 	p->changes = is_doubtful(p, msg, nr) && mem_uffd_changes(p->uffd);
 	if (mem_without(RULE_ORDER))
 		return false;
-	/* else they may be told apart by what is on its way */
+	/* if the process is changing its memory, the missing event may decide the order */
 	if (p->changes)
 		return true;
 	for (unsigned int i = 0; i < nr; i++) {
@@ -580,7 +624,7 @@ bool order_wait(struct proc *p, uint64_t since_ns)
 	}
 	if (poll(&f, 1, 0) > 0)
 		return true;
-	/* else all that happened was told of: verdicts from here on know that */
+	/* if it is not, all events were read: the following decisions rely on that */
 	p->changes = mem_uffd_changes(p->uffd);
 	return p->changes && (poll(&f, 1, 1), true);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See predict.h. Without memory for the tables nothing is learned, and everything else works. */
+/* See predict.h. If there is no memory for the tables, nothing is learned, and all else works. */
 #include <stdlib.h>
 
 #include "predict.h"
 
 #define SIZE_MIN 1024U
-#define SIZE_MAX_LINKS (1U << 18) /* 3 MiB; a full table is emptied, and learns anew */
+#define SIZE_MAX_LINKS (1U << 18) /* 3 MiB; a full table is emptied and filled again */
 
 struct predict_link {
-	uint32_t block, next, before; /* each is a number + 1; 0: none */
+	uint32_t block, next, before; /* each is a block + 1; 0: none */
 };
 
 void predict_free(struct predict *p)
@@ -17,7 +17,7 @@ void predict_free(struct predict *p)
 	*p = (struct predict){ 0 };
 }
 
-/* The slot of @block, or the one where it belongs. */
+/* Returns the slot of @block, or the free one where it belongs. */
 static struct predict_link *slot(struct predict_link *link, uint32_t size, uint32_t block)
 {
 	uint32_t i = block * 2654435761U & (size - 1);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which pages of a process are present? By PAGEMAP_SCAN, or before Linux 6.7 by reading
- * /proc/PID/pagemap, which takes some 17 ms per GiB of address space, holes included. */
+/*
+ * Lists the present pages of a process: by PAGEMAP_SCAN, or before Linux 6.7 by reading
+ * /proc/PID/pagemap, which takes some 17 ms per GiB of address space, including holes.
+ */
 #include <errno.h>
 
 #include "../engine/mem.h"
 
-#define ENTRIES 4096U /* entries read at once */
+#define ENTRIES 4096U /* entries that are read at once */
 
 int present_entries(int pagemap, uint64_t addr, uint64_t nr, uint64_t *entry)
 {
@@ -53,8 +55,10 @@ int present_look(const struct proc *p, int pagemap, const struct unit *u, uint64
 			is->other |= 1U << i;
 		else if (!(entry[i] & (PRESENT | SWAPPED)))
 			is->removed |= 1U << i;
-	/* Whoever removes a marker first takes the unit's mark, or the page from u->pages. So check
-	 * the mark only after the page table was read. */
+	/*
+	 * Check the mark after the page table was read: a thread that removes a marker first
+	 * removes the unit's mark, or the page from u->pages.
+	 */
 	if (!unit_is_marked(p, u))
 		is->removed = 0;
 	return is->removed && mem_uffd_changes(p->uffd) ? -EAGAIN : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Removes from a child's table what the child does not have. The table starts as a copy of its
- * parent's at the fork. Areas that the kernel did not copy (MADV_DONTFORK) have nothing on zones in
- * the child. What the child maps in their place is new memory, and must not be filled from the
- * parent's units.
+ * Removes units from a child's table that the child does not have. The table begins as a copy of
+ * its parent's table at the fork. Areas that the kernel did not copy (MADV_DONTFORK) have nothing
+ * on zones in the child. What the child maps in their place is new memory, and must not be filled
+ * from the parent's units.
  */
 #include <errno.h>
 #include <time.h>
@@ -17,7 +17,10 @@ static int probe(struct proc *child, void *arg)
 	return mem_uffd_has(child->uffd, at->start, at->end);
 }
 
-/* Looks with the lock held, so that no move arrives there before the result is noted. */
+/*
+ * Calls @once with the lock held, so that no memory is moved to these addresses before the result
+ * is stored.
+ */
 static int repeat_locked(struct proc *child, int (*once)(struct proc *child, void *arg), void *arg)
 {
 	int ret;
@@ -28,7 +31,7 @@ static int repeat_locked(struct proc *child, int (*once)(struct proc *child, voi
 		pthread_rwlock_unlock(&child->ev);
 		if (ret != -EAGAIN)
 			return ret;
-		/* the reader is about to read the event that is the reason */
+		/* wait until the reader has read the event that causes -EAGAIN */
 		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 	}
 }
@@ -44,7 +47,7 @@ static int prune_pages(struct proc *child, void *arg)
 	struct unit *u = t->u;
 	uint32_t gone = 0;
 
-	/* a stray's slot may have been reused */
+	/* the slot of a stray may have been reused */
 	if (STATE(u->word) != U_ZONE || (u->addr && u->addr != t->base))
 		return 0;
 	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
@@ -70,7 +73,10 @@ static int prune_unit(struct proc *child, struct unit *u, uint64_t base, void *a
 	return 0;
 }
 
-/* The first part of a known area at or above @from. False: there is none. With the lock held. */
+/*
+ * Gets the first part of a registered area at or above @from. False: there is none. Call with the
+ * lock held.
+ */
 static bool next_known(const struct proc *child, uint64_t from, struct place *at)
 {
 	*at = (struct place){ UINT64_MAX, 0 };
@@ -83,7 +89,10 @@ static bool next_known(const struct proc *child, uint64_t from, struct place *at
 	return at->end != 0;
 }
 
-/* Ends *@at where an area or a hole ends: each is registered as a whole, or not at all. */
+/*
+ * Shortens *@at to end where an area or a hole ends: each of these is registered as a whole or not
+ * at all.
+ */
 static void cut(const struct areas *all, size_t *i, struct place *at)
 {
 	while (*i < all->nr && all->a[*i].end <= at->start)
@@ -100,7 +109,7 @@ struct known_at {
 	uint64_t from;
 };
 
-/* Checks the next part of the known areas, by one of its pages. 1: none is left. */
+/* Checks the next part of the registered areas by one of its pages. 1: there are no more. */
 static int prune_part(struct proc *child, void *arg)
 {
 	struct known_at *k = arg;
@@ -119,7 +128,7 @@ static int prune_part(struct proc *child, void *arg)
 	return 0;
 }
 
-/* Otherwise memory that arrives there would look like memory on top of other memory (order.c). */
+/* Otherwise order.c would take memory that is moved there later for an inconsistency. */
 static void prune_known(struct proc *child, const struct areas *all)
 {
 	struct known_at k = { .all = all };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The record: which units the last activations touched, in that order. A successor gets it. It is
- * read ahead by a wake, or when an idle context turns active (active.c). A unit that was read ahead
- * does not fault, so its use is not seen. Therefore every sixteenth unit is left out, another one
- * each time, and removed from the record if no thread asks for it. These samples also show how far
- * the record is right: units touched in one activation are read ahead while 7 of 10 samples are
- * asked for, units touched in several while half are. A successor trusts both at first.
+ * The record: which units the last activations touched, in this order. A successor gets it. It is
+ * read ahead by a wake, or when an idle context becomes active (active.c). A unit that was read
+ * ahead raises no fault, so its use is not noticed. Therefore every sixteenth unit is left out as a
+ * sample, another one each time, and removed from the record if no thread uses it. The samples also
+ * show how reliable the record is: units that were touched in one activation are read ahead while 7
+ * of 10 samples are used, units that were touched in several while half are. A successor assumes at
+ * first that both are reliable.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,15 +17,14 @@
 #define FIND (2U * RECORD_MAX) /* slots of the hash table */
 #define UNIT_BITS 31
 #define LEFT_OUT (1ULL << 63)
-#define AGAIN (1ULL << 62) /* it was touched in more than one activation */
-#define TOUCHED (1ULL << 61) /* it was touched in this activation */
+#define AGAIN (1ULL << 62) /* bit: the unit was touched in more than one activation */
+#define TOUCHED (1ULL << 61) /* bit: the unit was touched in this activation */
 #define KEY(word) ((word) & ~(LEFT_OUT | AGAIN | TOUCHED))
-/* Entries kept at an activation's end; the rest is room for new ones. */
+/* Entries that are kept at the end of an activation; the others make room for new ones. */
 #define KEEP (RECORD_MAX / 4 * 3)
 #define LEAVE_EACH 16U
-#define MEASURED 4U /* fewest samples that count as a measurement */
-/* Per cent of samples that must be asked for: of units touched in one activation, and in
- * several. */
+#define MEASURED 4U /* fewest samples from which a result is computed */
+/* Percentage of samples that must be used: of units touched in one activation, and in several. */
 static const uint32_t right_min[RECORD_GATES] = { 70, 50 };
 
 static uint64_t key_of(const struct zns_mem *m, const struct proc *p, uint64_t base)
@@ -37,7 +37,10 @@ static uint32_t spread(uint64_t key)
 	return (uint32_t)((key * 0x9E3779B97F4A7C15ULL) >> 40);
 }
 
-/* The slot of the key, or where it belongs. It has the entry's number + 1, or 0. */
+/*
+ * Returns the slot of the key, or the free one where it belongs. A slot contains the entry's index
+ * + 1, or 0.
+ */
 static uint32_t *find(const struct zns_mem *m, uint64_t key)
 {
 	const struct shared_hiber *h = &m->sh->hiber;
@@ -63,7 +66,7 @@ static unsigned int gate_of(uint64_t word)
 	return (word & AGAIN) != 0;
 }
 
-/* Chosen by the key, since the number of an entry changes. */
+/* Chosen by the key, since the index of an entry changes. */
 static bool is_sample(const struct zns_mem *m, uint64_t word)
 {
 	return (spread(KEY(word)) + m->hiber.turns) % LEAVE_EACH == 0;
@@ -85,7 +88,7 @@ int record_make(struct zns_mem *m)
 	for (unsigned int g = 0; g < RECORD_GATES; g++)
 		m->hiber.gate[g].right = 100;
 	build(m);
-	/* units left out by the dead pager are no samples of this one */
+	/* units that the dead pager has left out are no samples of this pager */
 	for (uint32_t i = 0; i < m->sh->hiber.nr; i++)
 		m->sh->hiber.unit[i] &= ~LEFT_OUT;
 	return 0;
@@ -98,7 +101,7 @@ void record_free(struct zns_mem *m)
 	m->hiber.find = NULL;
 }
 
-/* With the lock held. @at: from find(). */
+/* Call with the lock held. @at: from find(). */
 static void add(struct zns_mem *m, uint64_t key, uint32_t *at)
 {
 	struct shared_hiber *h = &m->sh->hiber;
@@ -147,7 +150,7 @@ void record_passed(struct proc *p, uint64_t base, unsigned int nr)
 	pthread_mutex_unlock(&m->hiber.record);
 }
 
-/* Moves a gate half way to the last result. */
+/* Sets the reliability half way between the old value and the last result. */
 static void measure(struct record_gate *g)
 {
 	if (g->left < MEASURED)
@@ -165,7 +168,7 @@ void record_turn(struct zns_mem *m)
 	m->hiber.turns++;
 	for (unsigned int g = 0; g < RECORD_GATES; g++)
 		measure(&m->hiber.gate[g]);
-	/* if it is killed here, some units are listed twice, which does no harm */
+	/* if the pager is killed here, some units are listed twice, which does no harm */
 	for (uint32_t i = 0; i < h->nr && n < KEEP; i++)
 		if (!(h->unit[i] & LEFT_OUT))
 			h->unit[n++] = h->unit[i] & ~TOUCHED;

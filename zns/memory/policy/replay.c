@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads back what the last activations touched, in that order, by several threads. The program runs
- * meanwhile, and its faults ask for what it needs earlier. Whoever claims a unit first reads it.
+ * Reads back the units that the last activations touched, in this order, with several threads. The
+ * program runs meanwhile, and its faults read units that it needs earlier. The thread that claims a
+ * unit first reads it.
  */
 #include <sys/mman.h>
 
@@ -11,12 +12,12 @@
 
 struct replay {
 	struct zns_mem *m;
-	struct proc *by_slot[PROCS_MAX]; /* each with a reference */
+	struct proc *by_slot[PROCS_MAX]; /* each entry holds a reference */
 	_Atomic uint32_t next;
 	_Atomic int64_t left; /* bytes of the budget that are left */
 };
 
-/* Takes a reference to each process, until let_go(). by_slot lists them by slot. */
+/* Takes a reference to each process, which let_go() drops. by_slot has the processes by slot. */
 static unsigned int hold(struct replay *r, struct proc *list[PROCS_MAX])
 {
 	unsigned int nr;
@@ -33,7 +34,7 @@ static void let_go(struct proc *list[PROCS_MAX], unsigned int nr)
 		proc_put(list[i]);
 }
 
-/* The unit of entry @i, if it should be read. */
+/* Returns the unit of entry @i, or NULL if it should not be read. */
 static struct unit *wanted(struct replay *r, uint32_t i, struct proc **p, uint64_t *base)
 {
 	unsigned int slot;
@@ -106,7 +107,7 @@ void hiber_replay(struct zns_mem *m)
 	nr = hold(&r, list);
 	for (unsigned int i = 0; i < nr; i++)
 		used += proc_resident(list[i]);
-	/* a little less than the budget at which eviction begins */
+	/* a little below the budget at which eviction begins */
 	r.left = (int64_t)(dram - dram / 16) - (int64_t)used - (int64_t)MIB(1);
 	while (n < READERS - 1 && !pthread_create(&thread[n], NULL, reader, &r))
 		n++;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Is a PID's memory still the one that was attached? Memory can outlive its first process, which
- * may have created others by clone(CLONE_VM); and a process gets new memory when it executes a
- * program. The kernel writes 16 random bytes into each program's memory at its start. They are
- * compared as read through the PID and through a file that was opened at the attach.
+ * Is a PID's memory still the one that was attached? Memory can outlive its first process, if that
+ * process has created others by clone(CLONE_VM). And a process gets new memory when it executes a
+ * program. The kernel writes 16 random bytes (AT_RANDOM) into the memory of each program at its
+ * start. They are read through the PID and through a file that was opened at the attach, and
+ * compared.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 #define RANDOM_LEN 16
 
-/* Does not allocate: it is called while a thread stands still for us. */
+/* Does not allocate memory, since it is called while a thread is stopped. */
 bool same_memory(const struct proc *p)
 {
 	uint64_t auxv[2 * 64], at = 0;
@@ -33,7 +34,11 @@ bool same_memory(const struct proc *p)
 		if (auxv[i] == AT_RANDOM)
 			at = auxv[i + 1];
 	if (!at)
-		return !mem_uffd_dead(p->uffd); /* no program removes its vector */
+		/*
+		 * there is no vector, although no program removes it: the userfaultfd tells whether
+		 * the memory is gone
+		 */
+		return !mem_uffd_dead(p->uffd);
 	there.iov_base = (void *)(uintptr_t)at;
 	return process_vm_readv(p->pid, &here, 1, &there, 1, 0) == RANDOM_LEN &&
 	       pread(p->mem, then, sizeof(then), (off_t)at) == RANDOM_LEN &&

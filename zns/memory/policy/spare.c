@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Short-lived copies in DRAM of units that are on zones: those evicted last, and those likely to be
- * asked for next. A fault on one of them waits for no device, and tells the pager something: a unit
- * of the first kind was evicted too early and becomes the youngest (so even uses that only read are
- * seen); a unit of the second kind was predicted rightly. Each kind has a ring from which the
- * oldest copy goes. The copies count towards the budget.
+ * Keeps copies in DRAM of some units that are on zones, for a short time: those evicted last, and
+ * those expected to be used next. A fault on one of them waits for no device, and gives
+ * information. A unit of the first kind was evicted too early, and is made the youngest (so reads
+ * are noticed too). For a unit of the second kind the prediction was right. Each kind has a ring; a
+ * new copy replaces the oldest one. The copies count towards the budget.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -18,8 +18,10 @@ static const uint32_t share[SPARE_KINDS] = { [SPARE_OUT] = 16, [SPARE_AHEAD] = 6
 struct spare_ring {
 	uint64_t place[SPARE_MAX]; /* place of the unit; 0: the slot is empty */
 	uint64_t hash[SPARE_MAX];
-	uint32_t born[SPARE_MAX], block[SPARE_MAX]; /* the process, and the number of its unit */
-	uint32_t next, touched; /* touched: slots that were ever used */
+	/* number of the process, and number of its unit */
+	uint32_t born[SPARE_MAX], block[SPARE_MAX];
+	/* next: index of the next copy; touched: number of slots that were ever used */
+	uint32_t next, touched;
 	uint8_t *copy;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The status that a context reports. */
+/* Fills in the status that a context reports. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +127,7 @@ static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 
 	st->has_state = st->has_wanted = st->has_since_ns = st->has_active_ns = true;
 	st->state = state[zns_min((uint32_t)h->state, (uint32_t)HIBER_UP)];
-	if (h->state == HIBER_REST && h->again) /* it rests, and is about to evict again */
+	if (h->state == HIBER_REST && h->again) /* it is hibernated, but will evict again */
 		st->state = ZNS_PB__MEMORY_STATE__MEMORY_GOING_DOWN;
 	st->wanted = state[h->wanted ? HIBER_REST : HIBER_AWAKE];
 	st->since_ns = h->since_ns;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a context is asked to do, hibernate or wake: by its users, and by its own processes, whose
- * touches wake it if there are more than timers cause. A few touches are served and change nothing.
- * The evictor waits here for such wishes and fulfils them.
+ * Requests to a context to hibernate or to wake. They come from its users, and from its own
+ * processes: if these touch more units than timers would, the context wakes. A few touches are
+ * served and change nothing. The evictor sleeps here until there is a request.
  */
 #include <time.h>
 
 #include "hiber.h"
 
 #define WINDOW_MS 1000U
-#define WAKE_UNITS 16U /* units touched within a window that wake the context */
-/* Right after going to rest, programs' timers touch what they need. */
+#define WAKE_UNITS 16U /* this many units touched within a window wake the context */
+/*
+ * For this long after the begin of hibernation, timers of programs touch the units that they need,
+ * so more touches are allowed.
+ */
 #define SETTLE_MS 3000U
 #define SETTLE_UNITS 128U
 
@@ -62,7 +65,7 @@ void hiber_wait(struct zns_mem *m, long ms)
 	end.tv_nsec += ms % 1000 * 1000000;
 	end.tv_sec += ms / 1000 + end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	/* the evictor owns nothing while it sleeps, so whoever pauses it need not wait */
+	/* the evictor holds nothing while it sleeps, so a thread that pauses it need not wait */
 	m->evict_idle = true;
 	pthread_mutex_lock(&m->hiber.lock);
 	while (!m->hiber.roused && !ret)
