@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* dockerd's HTTP interface. With HTTP/1.0 the answer comes in one piece and ends with the
- * connection. */
+/*
+ * dockerd's HTTP interface. It is used with HTTP/1.0, so that the answer is not chunked and ends
+ * when the connection closes.
+ */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -10,8 +10,10 @@
 #include "zns/handle.h"
 #include "zns/safeopen.h"
 
-/* Finds the value of option @name in "-name V", "--name V" or "--name=V". NULL: this word is
- * another option. *used: how many words the option and its value are. */
+/*
+ * Finds the value of option @name in "-name V", "--name V" or "--name=V". NULL: this word is
+ * another option. *used: number of words of the option and its value.
+ */
 static const char *option(char **argv, int left, const char *name, int *used)
 {
 	const char *s = argv[0];
@@ -113,7 +115,7 @@ int call_add_flag(struct call *c, const char *name)
 		free(flag);
 		return i < c->argc ? 0 : -ENOMEM;
 	}
-	/* last, since runc wants the container's id there */
+	/* the container's id must stay the last word, as runc expects */
 	memcpy(argv, c->argv, (c->argc - 1) * sizeof(*argv));
 	argv[c->argc - 1] = flag;
 	argv[c->argc] = c->argv[c->argc - 1];

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * May this checkpoint be restored into this container? A checkpoint brings its own rights and
- * shape: user, capabilities, filters, mounts. The container's config.json says which of these it is
- * to have. criu would not notice a difference, so a container that was started with fewer rights
- * would run with those of the dump. This file compares the config.json at the dump with that of the
- * new container. Limits of cgroups, sources of mounts, the host name and the paths of joined
+ * May this checkpoint be restored into this container? A checkpoint contains its own user,
+ * capabilities, filters and mounts, while the container's config.json says which of these the
+ * container should have. criu does not compare them, so a container that was started with fewer
+ * rights would run with those of the dump. This file compares the config.json at the dump with that
+ * of the new container. Limits of cgroups, sources of mounts, the host name and the paths of joined
  * namespaces may differ.
  */
 #include <string.h>
 #include <sys/stat.h>
 #include "docker.h"
 
-#define HOST "zns-host" /* a member of a namespace: is it the one of this process? */
+/*
+ * member that is added to a namespace: is it the namespace of this process, that is, of the host?
+ */
+#define HOST "zns-host"
 
-/* These members must be equal in both. A missing member equals an empty one, 0 or false. The
- * order in an array does not count: engines write some arrays out of an unordered map. */
+/*
+ * These members must be equal in both. A missing member is equal to an empty one, 0 or false. The
+ * order in an array is ignored, since engines write some arrays in random order.
+ */
 static const struct {
 	const char *path, *what;
 } members[] = {
@@ -103,7 +108,10 @@ static bool same(struct json_object *a, struct json_object *b)
 	return true;
 }
 
-/* The element of @array whose member @key is @value. NULL: there is none, or more than one. */
+/*
+ * Finds the element of @array whose member @key has the value @value. NULL: there is none, or more
+ * than one.
+ */
 static struct json_object *find(struct json_object *array, const char *key, const char *value)
 {
 	struct json_object *found = NULL;
@@ -130,7 +138,7 @@ static int differs(struct zns_err *err, const char *what, const char *which)
 			*which ? " " : "", zns_escape(which, name, sizeof(name)));
 }
 
-/* criu dumps no namespace that equals its own. */
+/* Is this namespace the host's? criu does not dump a namespace that is equal to its own. */
 static bool is_host(const char *type, const char *path, bool *host)
 {
 	char own[64];
@@ -163,8 +171,10 @@ void docker_mark_namespaces(struct json_object *spec)
 	}
 }
 
-/* A joined namespace must be the host's in both, or in none. A checkpoint of before does not say
- * that, which counts only if @strict. */
+/*
+ * A joined namespace must be the host's in both, or in none. Checkpoints of earlier releases do not
+ * say this: then it is an error only if @strict.
+ */
 static int compare_host(struct json_object *a, struct json_object *b, bool strict,
 			struct zns_err *err)
 {
@@ -223,7 +233,8 @@ int docker_compare(struct json_object *was, struct json_object *now, bool strict
 		if (!same(at(was, members[i].path), at(now, members[i].path)))
 			return differs(err, members[i].what, "");
 	ret = compare_namespaces(at(was, "linux.namespaces"), at(now, "linux.namespaces"), err);
-	if (!ret) /* the other way round, for elements that only the new one has */
+	/* the same check in the other direction, for elements that only the new container has */
+	if (!ret)
 		ret = compare_namespaces(at(now, "linux.namespaces"), at(was, "linux.namespaces"),
 					 err);
 	if (!ret)

@@ -8,14 +8,19 @@
 #include "zns/config.h"
 #include "zns/process.h"
 
-/* Copies a value. One that is too long becomes "", since a part of it may be another container's
- * name. */
+/*
+ * Copies a value. One that is too long becomes "", since its beginning may be another container's
+ * name.
+ */
 static void copy(char *out, size_t len, const char *s)
 {
 	snprintf(out, len, "%s", s && strlen(s) < len ? s : "");
 }
 
-/* The creator chose this text, so it is shown as a whole or not at all. */
+/*
+ * Copies a text that the container's creator chose. One that is too long is left out, since a part
+ * of it would mislead.
+ */
 static void copy_text(char *out, size_t len, const char *s)
 {
 	const char *p = s ? s : "";
@@ -29,7 +34,7 @@ static void copy_text(char *out, size_t len, const char *s)
 	copy(out, len, *p ? NULL : s);
 }
 
-/* Reads a container's file that dockerd wrote. -ENOENT: there is none. */
+/* Reads a file that dockerd has written for a container. -ENOENT: there is none. */
 static int read_own(const char *root, const char *id, const char *name, struct json_object **out,
 		    struct zns_err *err)
 {
@@ -68,8 +73,10 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	name = zns_json_str(c->config, "Name");
 	if (name && *name == '/')
 		name++;
-	/* Use the id if the name looks like an id, which could be another container's, or if the
-	 * name is too long. */
+	/*
+	 * Use the id if the name is too long, or looks like an id, which could be that of another
+	 * container.
+	 */
 	if (name && *name && !docker_full_id(name) && strlen(name) <= ZNS_NAME_MAX) {
 		if (!docker_good_word(name))
 			return zns_fail(
@@ -122,7 +129,7 @@ void docker_container_podman(struct docker_container *c, int init_pid)
 		podman_name(c, init_pid);
 }
 
-/* Annotations in which a CRI names the owner of a container. */
+/* Annotations by which a CRI names the owner of a container. */
 struct cri {
 	const char *type, *ns, *pod, *name, *image;
 };
@@ -137,8 +144,10 @@ static const struct cri by_crio = { "io.kubernetes.cri-o.ContainerType",
 				    "io.kubernetes.cri-o.ContainerName",
 				    "io.kubernetes.cri-o.ImageName" };
 
-/* NAMESPACE/POD/CONTAINER, and not the id, so that the pod's next container of this name keeps
- * the reservation. */
+/*
+ * Makes the name NAMESPACE/POD/CONTAINER. It has no id, so that the pod's next container of this
+ * name keeps the reservation.
+ */
 static int cri_name(struct docker_container *c, const struct cri *cri, struct zns_err *err)
 {
 	const char *const key[] = { cri->ns, cri->pod, cri->name };
@@ -148,7 +157,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	for (int i = 0; i < 3; i++) {
 		v[i] = zns_json_str(c->annotations, key[i]);
 		if (!v[i])
-			return 0; /* a sandbox, or a CRI that sets no names: use the id */
+			return 0; /* a sandbox, or a CRI that sets no names: the id is used */
 		if (!docker_good_word(v[i]))
 			return zns_fail(
 				err, -EINVAL,
@@ -162,8 +171,10 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	return 0;
 }
 
-/* CRI-O lets a pod's annotations and labels replace its own. They can be trusted only if it is
- * configured to prevent that. */
+/*
+ * Can names from CRI-O be trusted? CRI-O lets a pod's annotations and labels replace its own,
+ * unless it is configured otherwise.
+ */
 static int crio_names(bool *yes, struct zns_err *err)
 {
 	char value[8];
@@ -181,8 +192,10 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
 	const char *manager = zns_json_str(c->annotations, "io.container.manager");
-	/* containerd itself chooses this directory for its CRI's containers. Annotations alone
-	 * prove nothing, since any user can set them. */
+	/*
+	 * containerd itself chooses this directory for containers of its CRI. Annotations alone
+	 * prove nothing, since any user can set them.
+	 */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;
@@ -208,7 +221,7 @@ bool docker_is_sandbox(const struct docker_container *c)
 	return false;
 }
 
-/* containerd's bundles name their root relative to the bundle. */
+/* Finds the container's root; in containerd's bundles its path is relative to the bundle. */
 static void root_from_bundle(struct docker_container *c, const char *bundle)
 {
 	struct json_object *root = zns_json_get(c->spec, "root");

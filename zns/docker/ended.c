@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Writes down what a later start must know about a dump: the container's rights, the checkpoint
- * that it ended with, and the time since which no file may have been written. Once the container
- * has ended nothing can be undone, so everything that may fail is done before.
+ * Stores what a later start must know about a dump: the container's rights, the checkpoint that
+ * ended it, and the time after which no file may have been written. Once the container has ended,
+ * nothing can be undone, so all that may fail is done before.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <syslog.h>
 #include "runc.h"
 
-#define END_MS 5000 /* longest time from the kill of the tasks until they are gone */
+#define END_MS 5000 /* ms from the kill of the tasks until they must be gone */
 
 static int make_note(const struct docker_container *k, struct ended *e, struct zns_err *err)
 {
@@ -28,17 +28,20 @@ static int make_note(const struct docker_container *k, struct ended *e, struct z
 int ended_prepare(const struct call *c, const struct docker_container *k,
 		  const struct docker_state *state, struct ended *e, struct zns_err *err)
 {
-	bool cri = !strcmp(k->kind, "cri"); /* its containers run on, and have no directory */
+	/* containers of a CRI continue to run, and have no directory */
+	bool cri = !strcmp(k->kind, "cri");
 	int ret;
 
-	/* For Podman only its stop counts: `podman container checkpoint` is followed by Podman's
-	 * own restore. */
+	/*
+	 * For Podman only its stop is of interest: `podman container checkpoint` is followed by
+	 * Podman's own restore.
+	 */
 	if ((!cri && strcmp(k->kind, "docker") && !(*k->bundle && suspend_is_stop(c))) ||
 	    call_has_flag(c, "pre-dump") || !c->image_path)
 		return 0;
 	suspend_name(c, k, e->name, sizeof(e->name));
 	e->began_ns = zns_now_ns();
-	/* runc would create it later */
+	/* runc would create the directory only later */
 	if (mkdir(c->image_path, 0700) && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "%s", c->image_path);
 	ret = docker_shape_write(c->image_path, state->bundle, cri);
@@ -61,7 +64,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 	return make_note(k, e, err);
 }
 
-/* Did the container end? A committed dump has ended it, even if runc failed after that. */
+/* Has the container ended? A committed dump has ended it, even if runc failed after that. */
 static bool has_ended(const struct call *c, const struct ended *e, int failed)
 {
 	struct pollfd p = { e->init, POLLIN, 0 };
@@ -70,8 +73,11 @@ static bool has_ended(const struct call *c, const struct ended *e, int failed)
 	       (call_has_handle(c->image_path) && e->init >= 0 && poll(&p, 1, END_MS) == 1);
 }
 
-/* When the container was frozen: criu's note, else the time before the dump began. That time is
- * early, so writes of the container itself may prevent a resume, but no write is overlooked. */
+/*
+ * When the container was frozen: as noted by criu, otherwise the time before the dump began. The
+ * latter is too early, so the container's own writes may prevent a resume, but no write is
+ * overlooked.
+ */
 static struct docker_frozen frozen_at(const struct ended *e)
 {
 	cleanup_free uint8_t *text = NULL;

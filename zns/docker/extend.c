@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.memory: attaches a container that asks for it to a pager once it runs
- * (Documentation/inside/memory.md). A process of our own does that, outside the container's
- * cgroups, so the runtime does not wait. If it fails the container runs on without a pager, and
- * `znsctl memory status` shows a note with the reason. The pager exits when the container does.
+ * zns.memory: attaches a container with this setting to a pager once it runs
+ * (Documentation/inside/memory.md). A separate process does this outside of the container's
+ * cgroups, so that the runtime does not wait. If it fails, the container runs without a pager, and
+ * `znsctl memory status` shows the reason from a note. The pager exits when the container does.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 #include "zns/config.h"
 #include "zns/process.h"
 
-#define EXEC_MS 10000 /* time for runc's init in the container to become the container's program */
+/* ms for runc's init process in the container to execute the container's program */
+#define EXEC_MS 10000
 #define LOOK_NS 2000000
 #define NOTE "memory"
 
@@ -42,8 +43,10 @@ static bool program_of(int pid, struct stat *st)
 	return !stat(path, st);
 }
 
-/* Leaves @w without a process if the PID that the runtime noted belongs to another process by
- * now. */
+/*
+ * Sets the first process in @w, unless the PID that the runtime has stored belongs to another
+ * process by now.
+ */
 static void first_process(struct wants_memory *w, const struct docker_state *s)
 {
 	w->began = s->init_pid > 1 ? zns_process_began(s->init_pid) : 0;
@@ -83,7 +86,7 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	if (!ret && set.source[DOCKER_DEV])
 		snprintf(w->dev, sizeof(w->dev), "%s", set.value[DOCKER_DEV]);
 	docker_container_fini(&k);
-	/* an error of the settings is noted, and the container starts all the same */
+	/* note an error of the settings: the container is started nevertheless */
 	if (ret && ret != -ENOENT)
 		note(w, err.msg);
 	first_process(w, &s);
@@ -91,8 +94,10 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 	return !ret && w->m.wanted && w->pid > 1;
 }
 
-/* Waits until the container's own program runs: exec would detach a process that is attached
- * earlier. */
+/*
+ * Waits until the container's own program runs: if the process were attached earlier, exec would
+ * detach it.
+ */
 static bool await_program(const struct wants_memory *w)
 {
 	struct stat now;
@@ -104,7 +109,7 @@ static bool await_program(const struct wants_memory *w)
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
 	}
-	/* perhaps the program is the one that ran before: it is attached all the same */
+	/* the program may be the same one that ran before, so attach it anyway */
 	return true;
 }
 
@@ -140,7 +145,7 @@ attach(const struct call *c, struct wants_memory *w, bool restored)
 	if (w->m.machine)
 		p.dram = zns_max(zns_min(docker_resident(p.pid), p.total), p.min);
 	p.dev = *w->dev ? w->dev : NULL;
-	/* a container that has ended meanwhile needs no note */
+	/* no note is needed if the container has ended meanwhile */
 	if (docker_pager_start(&p, &err) && zns_process_began(w->pid) == w->began)
 		note(w, err.msg);
 	_exit(0);
@@ -151,7 +156,7 @@ void extend_begin(const struct call *c, struct wants_memory *w, bool restored)
 	pid_t pid = fork();
 
 	if (!pid) {
-		/* a second fork, so that no child is left for the runtime to wait for */
+		/* fork again, so that the runtime gets no child to wait for */
 		if (fork())
 			_exit(0);
 		attach(c, w, restored);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Could the device ever give the bandwidth that a container requests? The limit is the sum of its
- * groups. If the device cannot be asked now, the check is left to the checkpoint. */
+/*
+ * Could the device ever give the bandwidth that a container requests? The limit is the sum of its
+ * groups. If the broker cannot be asked now, the checkpoint itself makes this check.
+ */
 #include <string.h>
 #include "runc.h"
 #include "zns/client.h"
@@ -33,7 +35,7 @@ int feasible_qos(const struct docker_settings *s, struct zns_err *err)
 
 	if (!s->source[DOCKER_QOS] || zns_parse_mibps(s->value[DOCKER_QOS], &mibps) ||
 	    (dev && !strcmp(dev, "none")) || zns_resolve_device(dev, &reg, NULL) ||
-	    zns_spec_on_disk(reg.path)) /* on a shared disk there is no promise to check */
+	    zns_spec_on_disk(reg.path)) /* a store on a shared disk promises no bandwidth */
 		return 0;
 	r = ask_profile(&reg);
 	if (r && r->profile) {

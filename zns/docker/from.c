@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.from: a new container begins with the memory of another one's checkpoint. Whoever creates a
- * container may ask for it, and only the administrator's rules say which ones it may have. A
- * checkpoint is named as CONTAINER/NAME or by its id in the catalogue, never by a path.
+ * zns.from: a new container begins with the memory of another container's checkpoint. The creator
+ * of a container may request that, but only the administrator's rules say which checkpoints are
+ * allowed. A checkpoint is named as CONTAINER/NAME or by its id in the catalogue, never by a path.
  */
 #include <fnmatch.h>
 #include <string.h>
 #include "docker.h"
 
-/* Does a pattern of the comma-separated list @patterns fit @name? What is meant for a container of
- * Docker, "warm/" and a star, must not open a namespace of Kubernetes: a star fits no slash. */
+/*
+ * Does a pattern of the comma-separated list @patterns match @name? A star does not match a slash:
+ * a pattern for Docker's containers, such as "warm/" and a star, must not match names in a
+ * namespace of Kubernetes.
+ */
 static bool allows(const char *patterns, const char *name)
 {
 	char list[DOCKER_SETTING_MAX], *save;
@@ -33,13 +36,15 @@ struct search {
 	const struct docker_container *c;
 	const struct docker_settings *s;
 	struct docker_resume *r;
-	/* in which property @c differs from the owner of a checkpoint that would be allowed */
+	/* the property in which @c differs from the owner of a checkpoint that would be allowed */
 	const char *differs;
 	char owner[sizeof(((struct docker_container *)0)->name)];
 };
 
-/* Compares the engine's descriptions of both containers. Another image would put other files
- * below the same memory, and the image's creator chose them. */
+/*
+ * Compares the engine's descriptions of both containers. Another image would combine the memory
+ * with other files, which the image's creator chose.
+ */
 static const char *difference(const struct docker_container *was,
 			      const struct docker_container *now)
 {
@@ -58,8 +63,10 @@ static const char *difference(const struct docker_container *was,
 	return NULL;
 }
 
-/* Several containers may have the handle (clones do). One of them must be allowed and match; the
- * search ends at the first. */
+/*
+ * Several containers may have the handle, since clones have a copy. One of them must be allowed and
+ * match; the search ends at the first.
+ */
 static int is_wanted(void *arg, const char *container_id, const char *name, const char *dir,
 		     const uint8_t id[ZNS_UUID_LEN])
 {
@@ -69,7 +76,7 @@ static int is_wanted(void *arg, const char *container_id, const char *name, cons
 	struct docker_container c;
 	bool found = false;
 
-	/* a container without a trusted description is skipped */
+	/* skip a container whose description cannot be trusted */
 	if (!docker_container_read_root(f->c->root, container_id, &c, NULL)) {
 		snprintf(full, sizeof(full), "%s/%s", c.name, name);
 		if ((!strcmp(wanted, full) || !strcmp(wanted, zns_uuid_format(id, text))) &&

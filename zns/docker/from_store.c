@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * zns.from in Kubernetes. A CRI keeps no directory for a container, so the checkpoint is looked up
- * in the catalogues of this machine's stores, and its directory is made of it. Only checkpoints
- * that zns-runc made here for a CRI count: their container's name comes from the CRI, and their
- * description of rights from zns-runc.
+ * in the catalogues of this machine's stores, and a directory is made from it. Only checkpoints are
+ * used that zns-runc has made on this machine for a CRI: the name of their container comes from the
+ * CRI, and the description of their rights from zns-runc.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 #include "zns/session.h"
 #include "zns/store.h"
 
-#define FDS_FILE "descriptors.json" /* runc's; zns/helper/dump/origin.c stores both */
+/* file of runc; zns/helper/dump/origin.c stores this file and that of zns-runc */
+#define FDS_FILE "descriptors.json"
 #define FILE_MAX KIB(256)
 #define LATEST "latest"
 
@@ -56,7 +57,8 @@ static int unpack_files(struct zns_session *s, const ZnsPb__Manifest *m,
 			       " was not kept with it (an earlier version made it): export it, "
 			       "and start it with that file by hand");
 	if (!ret && (ret = unpack_one(r, DOCKER_SHAPE_FILE, dir, err)) == -ENOENT)
-		ret = 0; /* docker_shape_check() refuses such a checkpoint where it must not count */
+		/* ignore this here: docker_shape_check() refuses such a checkpoint if necessary */
+		ret = 0;
 	zns_reader_free(r);
 	return ret;
 }
@@ -95,7 +97,7 @@ struct found {
 	struct zns_registered reg;
 	uint8_t id[ZNS_UUID_LEN];
 	int64_t created_ns;
-	char full[sizeof(((struct docker_resume *)0)->name)]; /* CONTAINER/ID */
+	char full[sizeof(((struct docker_resume *)0)->name)]; /* the checkpoint as CONTAINER/ID */
 	char image[sizeof(((struct docker_container *)0)->image)];
 	bool any;
 };
@@ -108,7 +110,7 @@ static bool is_of_cri(const ZnsPb__Checkpoint *k)
 	       !k->pages_only && !k->pre_dump && !k->post_copy && k->id.len == ZNS_UUID_LEN;
 }
 
-/* Takes @k if @wanted names it, a rule allows it, and it is newer than the one found so far. */
+/* Notes @k if @wanted names it, a rule allows it, and it is newer than the one found so far. */
 static void look_at(const ZnsPb__Checkpoint *k, const struct docker_settings *s,
 		    const struct zns_registered *reg, struct found *f)
 {
@@ -131,7 +133,7 @@ static void look_at(const ZnsPb__Checkpoint *k, const struct docker_settings *s,
 	snprintf(f->image, sizeof(f->image), "%s", k->origin->image);
 }
 
-/* A store that does not answer is left out: another one may have the checkpoint. */
+/* Searches a store. One that does not answer is skipped: another may have the checkpoint. */
 static void look_in(const struct zns_registered *reg, const struct docker_settings *s,
 		    struct found *f)
 {
@@ -241,8 +243,10 @@ static int same_program(const struct docker_container *c, const struct docker_se
 	return ret;
 }
 
-/* The container's own name: the part of NAMESPACE/POD/CONTAINER, or of that with /ID, that is
- * number 2. Its length is *@n. NULL: there is none. */
+/*
+ * Returns the container's own name, which is the third part of NAMESPACE/POD/CONTAINER or
+ * NAMESPACE/POD/CONTAINER/ID, and its length in *@n. NULL: there is none.
+ */
 static const char *own_name(const char *name, size_t *n)
 {
 	for (int i = 0; name && i < 2; i++) {
@@ -253,7 +257,10 @@ static const char *own_name(const char *name, size_t *n)
 	return name;
 }
 
-/* A pod has one annotation for all of its containers: is checkpoint @full of one of another name? */
+/*
+ * Is the checkpoint @full of a container with another name? A pod has one annotation for all of its
+ * containers, so then it is not meant for this one.
+ */
 static bool is_for_another(const struct docker_container *c, const char *full)
 {
 	size_t a, b;
@@ -281,7 +288,7 @@ int docker_from_store(const struct docker_container *c, const struct docker_sett
 	ret = docker_run_path(c->id, DOCKER_FROM_DIR, r->dir, sizeof(r->dir), err);
 	if (ret)
 		return ret;
-	docker_remove_dir(r->dir); /* of a create that was killed */
+	docker_remove_dir(r->dir); /* left behind by a create that was killed */
 	ret = take(&f, r->dir, err);
 	if (ret)
 		return zns_wrap(err, "checkpoint %s", f.full);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore inside an engine's ordinary create and start. `create` begins the restore of a
- * checkpoint, which waits when the first process has its namespaces (criu/adapter/guard/zns-hold.c).
- * Then create returns, the engine sets up the network, and `start` lets the restore go on.
+ * A restore that is split between an engine's create and start. `create` begins the restore of a
+ * checkpoint, which waits when the first process has its namespaces
+ * (criu/adapter/guard/zns-hold.c). Then create returns, the engine sets up the network, and `start`
+ * lets the restore continue.
  *
  * A supervisor is the parent of the restore, in a session of its own. It has a socket in the run
  * directory. A packet on that socket begins with a letter:
  *
- *	h PID	from criu: the restore waits
- *	g HOST	from start: go on, with this host name; answered when the restore has ended
- *	x	from kill and delete: give up; answered when the restore has ended
- *	s	state: the answer is the PID, the bundle and a descriptor of the restore's process
+ * 	h PID	from criu: the restore waits
+ * 	g HOST	from start: continue, with this host name; answered when the restore has ended
+ * 	x	from kill and delete: give up; answered when the restore has ended
+ * 	s	from state: answered with the PID, the bundle and a descriptor of the restore's process
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -26,8 +27,11 @@
 #include "zns/packet.h"
 
 #define SOCKET "hold"
-#define LOOK_MS 1000 /* how often create looks whether criu's log has grown */
-/* A restore whose log stands still for this many times zns.conf's deadline is given up. */
+#define LOOK_MS 1000 /* ms between two checks by create whether criu's log has grown */
+/*
+ * If criu's log does not grow for this multiple of the deadline in zns.conf, the restore is given
+ * up.
+ */
 #define DEADLINES 6
 
 static int paths(struct hold *h, const char *id, struct zns_err *err)
@@ -64,7 +68,7 @@ static int listen_at(const char *path, int type, struct zns_err *err)
 	return zns_fail_sys(err, ret, "%s", path);
 }
 
-/* The descriptors made here are closed when this process exits or executes runc. */
+/* Prepares the terminal. Its descriptors are closed when this process exits or executes runc. */
 static int prepare_terminal(struct hold *h, struct zns_err *err)
 {
 	int ret = terminal_make(h, err);
@@ -113,8 +117,11 @@ static int write_pid(const struct hold *h, const char *pid_text, size_t len, str
 
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
-	/* The oldest time marks this create as one that did not run the container yet: resume.c
-	 * takes a PID file younger than the checkpoint for a cold create since. */
+	/*
+	 * Set the PID file's time to 1970, which marks this create as one that has not run the
+	 * container yet: resume.c takes a PID file that is newer than the checkpoint as a sign of a
+	 * cold create.
+	 */
 	if (path)
 		utimensat(AT_FDCWD, path, (struct timespec[2]){ 0 }, 0);
 	return 0;
@@ -142,7 +149,7 @@ static int begin(struct hold *h, struct zns_err *err)
 	from = ends[0];
 	to = ends[1];
 	unlink(h->log);
-	/* so that the restore becomes our child if its supervisor is killed */
+	/* makes the restore our child if its supervisor is killed */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	pid = fork();
 	if (!pid) {
@@ -159,15 +166,19 @@ static int begin(struct hold *h, struct zns_err *err)
 	if (n > 0)
 		ret = write_pid(h, pid_text, (size_t)n, err);
 	if (n > 0 && !ret && h->c->console)
-		/* last, since the engine takes one terminal only: a cold start would give it
-		 * another */
+		/*
+		 * do this last: the engine accepts only one terminal, and a cold start would send
+		 * another one
+		 */
 		ret = terminal_give(h, err);
 	if (n < 0 || ret)
 		hold_kill_all(pid);
 	if (n <= 0 || ret) {
 		waitpid(pid, &status, 0);
-		/* Ends processes that a killed supervisor left. At their end they would remove
-		 * the container with this id, which may be the next, cold one. */
+		/*
+		 * Kill processes that a killed supervisor left behind. If they ended later, they
+		 * would remove the container with this id, which may be the next, cold one.
+		 */
 		hold_kill_session(pid);
 		if (!had)
 			hold_forget_in_runc(h);
@@ -258,8 +269,10 @@ static bool ask(const struct hold *h, int sk, const char *letter)
 			;
 	if (n == 1)
 		return answer == '0';
-	/* The supervisor was killed. criu has given up, or it went on with the restore: then
-	 * runc knows the container once the restore has ended. */
+	/*
+	 * The supervisor was killed. criu has either given up or continued the restore: in the
+	 * latter case runc knows the container when the restore has ended.
+	 */
 	while (poll(&p, 1, -1) < 0 && errno == EINTR)
 		;
 	return !docker_state_read(h->c->root, h->c->id, &s, &err) && s.init_pid == h->init;
@@ -282,9 +295,9 @@ static bool has_restart_policy(const struct docker_container *k)
 }
 
 /*
- * Decides what `start` says after a failed restore. The engine holds the PID of a process that has
- * ended. With a restart policy it takes that for the container's end and makes a cold create.
- * Without one, start must fail.
+ * Decides what `start` returns after a failed restore. The engine has the PID of a process that has
+ * ended. With a restart policy it takes this as the end of the container, and creates it again,
+ * cold. Without one, start must fail.
  */
 static int failed(const struct hold *h, struct zns_err *err)
 {
@@ -299,7 +312,7 @@ static int failed(const struct hold *h, struct zns_err *err)
 	call_last_error(h->log, why, sizeof(why));
 	ret = docker_container_read(&rt, h->bundle, h->c->id, &k, err);
 	if (!ret && !strcmp(k.kind, "cri")) {
-		/* its CRI has no start of the same container any more */
+		/* a CRI never starts the same container again */
 		docker_note(&k, LOG_WARNING, "not resumed: %s", why);
 	} else if (!ret && !docker_settings_read(&k, &s, err)) {
 		cold = !docker_resume_choose(&k, &s, &r, err) && !*r.dir;
@@ -347,8 +360,10 @@ static int state(const struct hold *h)
 	return fflush(stdout) ? 1 : 0;
 }
 
-/* Is any argument after the command the id of a held container? Commands have the id in
- * different places. */
+/*
+ * Is any argument after the command the id of a container whose restore waits? Commands have the id
+ * at different positions.
+ */
 static bool is_held(const struct call *c, struct hold *h)
 {
 	int at = 1;
@@ -396,10 +411,13 @@ int hold_call(const struct call *c, struct zns_err *err)
 			c->command);
 }
 
-/* ---- create, again ---- */
+/* ---- create once more ---- */
 
-/* Ends an old restore of this container. Its engine or shim was killed and takes the container
- * for gone, so nobody else ends that restore, and the new one would find its id in use. */
+/*
+ * Ends an old restore of this container. Its engine or shim was killed and believes that the
+ * container is gone, so nobody else ends that restore, and the new one would fail because the id is
+ * in use.
+ */
 static void end_old(const struct call *c)
 {
 	struct hold h = { .c = c, .restore = -1 };
@@ -437,7 +455,7 @@ int hold_create(struct call *c, const struct docker_container *k, bool *held, st
 		docker_note(k, LOG_ERR, "not started: %s", err->msg);
 		return zns_wrap(err, "container %.60s is not resumed", k->name);
 	}
-	if (ret) { /* a bad rule makes checkpoints fail, never a start */
+	if (ret) { /* an error in the rules makes checkpoints fail, but never a start */
 		docker_note(k, LOG_WARNING,
 			    ended_with_a_checkpoint(k) ? "started cold: %s" :
 							 "its checkpoints will fail: %s",

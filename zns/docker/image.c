@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The image names of a container, for `image=` in docker.rules: the name given to `docker run`. If
- * an id, or the beginning of one, was given, all names that Docker has for this image count, so
- * nobody can evade a rule by naming the image in another way.
+ * The names of a container's image, for `image=` in docker.rules: the name given to `docker run`.
+ * If an id or the beginning of one was given, all names that Docker has for this image are
+ * compared, so that nobody can evade a rule by naming the image in another way.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *digits(const char *id)
 	return !strncmp(id, ALGORITHM, strlen(ALGORITHM)) ? id + strlen(ALGORITHM) : id;
 }
 
-/* The id of its image, if the user gave an id; else NULL. */
+/* Returns the id of the image if the user gave an id; else NULL. */
 static const char *given_by_id(const struct docker_container *c)
 {
 	const char *id = c->config ? zns_json_str(c->config, "Image") : NULL;
@@ -25,9 +25,10 @@ static const char *given_by_id(const struct docker_container *c)
 	return id && *given && !strncmp(digits(id), given, strlen(given)) ? id : NULL;
 }
 
-/* The parsed file
- * {"Repositories":{"nginx":{"nginx:1":"sha256:…","nginx@sha256:…":"sha256:…"},…}}. NULL: this
- * Docker keeps its images elsewhere. */
+/*
+ * Reads the file {"Repositories":{"nginx":{"nginx:1":"sha256:…","nginx@sha256:…":"sha256:…"},…}}.
+ * NULL: this version of Docker stores its images elsewhere.
+ */
 static struct json_object *repositories(const struct docker_container *c)
 {
 	const char *driver = zns_json_str(c->config, "Driver");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The source of a bind mount may be a symbolic link: /etc/localtime, or docker-init on Debian. runc
- * follows it when it creates the container. criu does not when it restores it, and fails. So
- * before a restore the sources in the bundle's config.json become what the links lead to.
+ * follows the link when it creates the container. criu does not follow it in a restore, and fails.
+ * So before a restore, links in the bundle's config.json are replaced by their targets.
  */
 #include <fcntl.h>
 #include <string.h>

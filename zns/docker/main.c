@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns-runc: `znsctl docker install` registers it in Docker's daemon.json. It passes every command
- * on to the machine's runc. For checkpoint and restore it puts our criu first in PATH and writes
- * the container's settings to a configuration file of criu. Own options, before the command:
- * --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR, --zns-version.
+ * zns-runc: an OCI runtime, which `znsctl docker install` registers in Docker's daemon.json. It
+ * passes every command on to the machine's runc. For checkpoint and restore it puts our criu first
+ * in PATH and writes the container's settings to a configuration file of criu. Its own options
+ * precede the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR,
+ * --zns-version.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -14,8 +15,10 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* The value to give to criu for setting @key. NULL: not set. A live dump copies memory while the
- * tasks run, so criu refuses it together with some flags. */
+/*
+ * Returns the value of criu's option --zns-live. NULL: not set. A live dump copies memory while the
+ * tasks run, so criu refuses it together with some flags.
+ */
 static const char *live_value(const struct call *c, const struct docker_settings *s, bool frozen)
 {
 	if (frozen || call_has_flag(c, "pre-dump") || call_has_flag(c, "lazy-pages"))
@@ -30,8 +33,10 @@ static bool tcp_is(const struct docker_settings *s, const char *value)
 	return s->source[DOCKER_TCP] && !strcmp(s->value[DOCKER_TCP], value);
 }
 
-/* Writes the settings as a configuration file of criu. The file of annotation org.criu.config is
- * read after it and wins. */
+/*
+ * Writes the settings as a configuration file of criu. criu reads the file of the annotation
+ * org.criu.config after it, so that file overrides it.
+ */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
 			const char *live, char *path, size_t len, struct zns_err *err)
 {
@@ -40,7 +45,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	size_t n;
 	int key, ret;
 
-	/* A name with a quote in it would end the quoted value early. */
+	/* check the name: a quote in it would end the quoted value early */
 	ret = zns_check_container(k->name, err);
 	if (!ret)
 		ret = docker_run_path(k->id, "conf", path, len, err);
@@ -58,7 +63,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 					      docker_key_name[key], s->value[key]);
 	if (tcp_is(s, "close"))
 		n += (size_t)snprintf(text + n, sizeof(text) - n, TCP_CLOSE);
-	/* criu accepts fewer units than zns.conf does */
+	/* write the value in bytes: criu accepts fewer units than zns.conf does */
 	if (s->source[DOCKER_GHOST_LIMIT] && !zns_parse_size(s->value[DOCKER_GHOST_LIMIT], &ghost))
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "ghost-limit %llu\n",
 				      (unsigned long long)ghost);
@@ -69,7 +74,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 /*
  * Writes the options for a restore, or for a dump without zones. A restore needs tcp-close if its
  * dump had it, and runc has no flag for that. A restore is never refused for its bandwidth:
- * zns.admission is for dumps.
+ * zns.admission applies to dumps only.
  */
 static int write_few(const struct call *c, const struct docker_container *k,
 		     const struct docker_settings *s, bool dump, char *path, size_t len,
@@ -93,9 +98,10 @@ static int write_few(const struct call *c, const struct docker_container *k,
 	return ret;
 }
 
-/* Adds runc's flags for criu. Docker and CRI pass only --leave-running, and flags from runc win
- * over criu's configuration files. File locks are always allowed: nearly every database holds
- * one. */
+/*
+ * Adds runc's flags for criu. Docker and CRI pass only --leave-running, and runc's flags override
+ * criu's configuration files. File locks are always allowed: nearly every database holds one.
+ */
 static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
 {
 	char list[DOCKER_SETTING_MAX], *flag, *save;
@@ -109,8 +115,10 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* Must criu's options come from the container's settings? dockerd, the kubelet, and a person who
- * starts and stops cannot pass any. */
+/*
+ * Must criu's options come from the container's settings? They must if the caller cannot pass any:
+ * dockerd, the kubelet, and Podman's start and stop.
+ */
 static bool has_no_words(const struct call *c, const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri") || suspend_is_stop(c);
@@ -142,9 +150,9 @@ static void tell_origin(const struct call *c, const struct docker_container *k, 
 }
 
 /*
- * Tells the helper which container is restored. A handle names a checkpoint, and whoever writes the
- * handle could name another container's. Only root may allow that: in zns.conf, or in the file that
- * `znsctl docker clone` puts into the clone's directory.
+ * Tells the helper which container is restored. A handle names a checkpoint, and a user who writes
+ * the handle could name another container's. Only root may allow that: in zns.conf, or in the file
+ * that `znsctl docker clone` puts into the clone's directory.
  */
 static int tell_restored(const struct docker_container *k, struct zns_err *err)
 {
@@ -162,7 +170,7 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 	else if (!strcmp(k->kind, "docker") &&
 		 !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
 		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
-	/* zns.from has allowed one already, for this restore only */
+	/* for a restore that waits, zns.from may have allowed a checkpoint already */
 	else if (!getenv("ZNS_HOLD"))
 		unsetenv(ZNS_RESTORE_ALLOW);
 	setenv(ZNS_RESTORE_ID, k->id, 1);
@@ -181,10 +189,10 @@ static bool is_temporary(const char *dir)
 
 /*
  * Makes the archive of the checkpoint's directory unique. containerd names stored archives by their
- * hash and refuses one that is "already there" (moby#42900). The directory is small and always the
- * same, so a second start, or a start soon after the checkpoint, would fail. We add an empty file
- * whose name has the prefix that archives use for deleted files: it makes each archive different
- * and is not unpacked.
+ * hash and refuses one that "already exists" (moby#42900). The directory is small and always the
+ * same, so a second start, or a start soon after the checkpoint, would fail. So an empty file is
+ * added, whose name has the prefix that archives use for deleted files: it changes the archive and
+ * is not unpacked.
  */
 static void make_unique(const char *dir)
 {
@@ -201,7 +209,7 @@ static void make_unique(const char *dir)
 		close(fd);
 }
 
-/* Makes the archive of the next start differ: sets a new time for one of the directory's files. */
+/* Changes the archive of the next start: sets a new time for one of the directory's files. */
 static int touch(void *arg, const char *container, const char *name, const char *dir,
 		 const uint8_t id[ZNS_UUID_LEN])
 {
@@ -223,12 +231,12 @@ static void after_restore(const struct call *c, const struct docker_container *k
 	if (k->root[0] && h->checkpoint.len == ZNS_UUID_LEN)
 		docker_each_handle(k->root, touch, h->checkpoint.data);
 	zns_pb__handle__free_unpacked(h, NULL);
-	/* containerd leaves this directory behind each time, and no program reads it again. */
+	/* containerd never removes this directory, and no program reads it again */
 	if (is_temporary(c->image_path))
 		docker_remove_dir(c->image_path);
 }
 
-/* first, since Docker shows only the first line of the output */
+/* call this first, since Docker shows only the first line of the output */
 static void show_output(int out, const char *line)
 {
 	char buf[4096];
@@ -242,7 +250,7 @@ static void show_output(int out, const char *line)
 			break;
 }
 
-/* Keeps the log for failed restores too. Does nothing without zones. */
+/* Keeps criu's log, of failed restores too. Does nothing for a restore without zones. */
 static void keep_log(const struct call *c, const struct docker_container *k)
 {
 	const char *dir = c->work_path ? c->work_path : c->image_path;
@@ -253,7 +261,9 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 		docker_keep_restore_log(k->id, path);
 }
 
-/* Docker's own restore command must not give the container other rights, either. */
+/*
+ * Checks Docker's own restore command as well: it must not give the container other rights either.
+ */
 static int check_shape(const struct call *c, const struct docker_container *k, struct zns_err *err)
 {
 	int ret = 0;
@@ -267,8 +277,10 @@ static int check_shape(const struct call *c, const struct docker_container *k, s
 
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
-	/* The output of a dump goes to a memfd and not to a pipe, since nobody reads while runc
-	 * writes. That of a restore belongs to the container and is left alone. */
+	/*
+	 * The output of a dump goes to a memfd and not to a pipe, since nobody reads while runc
+	 * writes. The output of a restore belongs to the container and stays unchanged.
+	 */
 	int out = dump ? zns_memfd("zns-runc") : -1, status;
 	char line[600];
 	bool found = false;
@@ -300,15 +312,19 @@ static int fail(const struct call *c, const char *line)
 {
 	const struct call plain = { 0 };
 
-	/* To the log and to the output: which one Docker reads depends on the command. */
+	/*
+	 * Write it to the log and to the output: it depends on the command which one Docker reads.
+	 */
 	if (c->log)
 		report_line(c, line);
 	report_line(&plain, line);
 	return 1;
 }
 
-/* Podman calls the runtime without dockerd. Podman's own arguments tell what happens to the
- * image directory. */
+/*
+ * Podman calls the runtime without dockerd. Its own arguments show what it will do with the image
+ * directory.
+ */
 static enum podman_call called_by_podman(void)
 {
 	cleanup_free uint8_t *args = NULL;
@@ -321,8 +337,11 @@ static enum podman_call called_by_podman(void)
 		       podman_call_of((char *)args, len);
 }
 
-/* An export is a plain dump. Other directories may be exported later, so their path is not
- * recorded: `znsctl gc` must not remove such a checkpoint when the directory is gone. */
+/*
+ * Is this dump an export, which is made without zones? Other directories may be exported later, so
+ * their path is not recorded: `znsctl gc` must not remove such a checkpoint when the directory is
+ * gone.
+ */
 static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
 	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER :
@@ -342,7 +361,10 @@ static bool wants_zones(const struct call *c, struct docker_container *k,
 	       !is_export(c, k, bundle);
 }
 
-/* Only Docker records when a container was started. */
+/*
+ * Removes the notes of a resume. For Podman this is done here, since only Docker records when a
+ * container was started.
+ */
 static int use_up_podman(const struct docker_container *k, struct zns_err *err)
 {
 	int ret = *k->bundle ? docker_resume_used_by(k) : 0;
@@ -385,7 +407,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_podman(&k, state.init_pid);
 		ret = docker_settings_read(&k, &s, &err);
 	}
-	if (!ret && has_no_words(c, &k)) /* other callers of runc choose their own criu options */
+	/* other callers of runc choose criu's options themselves */
+	if (!ret && has_no_words(c, &k))
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, state.bundle);
 	if (zones)
@@ -397,7 +420,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ret = tell_restored(&k, &err)          ?:
 			      check_shape(c, &k, &err) ?:
 							 links_resolve(state.bundle, &err);
-	/* a held container's note stays until it is started */
+	/* for a restore that waits, the note stays until start */
 	if (!ret && !dump && !getenv("ZNS_HOLD"))
 		ret = use_up_podman(&k, &err);
 	if (!ret && dump)
@@ -423,7 +446,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		ended_finish(c, &k, &ended, ret);
 	if (!ret && !dump) {
 		netlock_forget(k.id);
-		/* `docker start --checkpoint`: the container runs from here on */
+		/* `docker start --checkpoint`: the container runs from now on */
 		docker_resume_used_by(&k);
 	}
 	if (*conf)
@@ -449,8 +472,10 @@ static int check_memory(const struct docker_container *k, struct docker_settings
 	return ret ? ret : docker_rules(k, s, err);
 }
 
-/* Reports an impossible setting at create, before the first checkpoint. *@held: the container
- * resumes from a checkpoint, and runc is not called. */
+/*
+ * Reports settings that are not valid at create, before the first checkpoint. *@held: the container
+ * resumes from a checkpoint whose restore waits for start, and runc is not called.
+ */
 static int check_created(struct call *c, bool *held, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -458,7 +483,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	struct docker_settings s;
 	int ret = docker_container_read(&rt, c->bundle ? c->bundle : ".", c->id, &k, err);
 
-	if (ret && ret != -EPERM && ret != -EINVAL) { /* runc reports this error better */
+	if (ret && ret != -EPERM && ret != -EINVAL) { /* runc itself reports this error better */
 		docker_container_fini(&k);
 		return 0;
 	}
@@ -470,7 +495,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 		ret = feasible_qos(&s, err);
 	if (!ret && s.source[DOCKER_MEMORY])
 		ret = check_memory(&k, &s, err);
-	/* the parent of this process is conmon, as is the container's */
+	/* conmon is the parent of this process, as of the container's first process */
 	docker_container_podman(&k, getpid());
 	k.pid_file = c->pid_file;
 	if (!ret && !strcmp(c->command, "create"))
@@ -481,7 +506,7 @@ static int check_created(struct call *c, bool *held, struct zns_err *err)
 	return ret;
 }
 
-/* runc started the container, so the checkpoint that it ended with must not be used again */
+/* runc has started the container, so the checkpoint that ended it must not be used again */
 static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 {
 	struct docker_container k = { .kind = "podman" };
@@ -494,7 +519,9 @@ static int use_up(const struct call *c, const char *bundle, struct zns_err *err)
 	return use_up_podman(&k, err);
 }
 
-/* Our help comes first, then runc's. --version is runc's alone, since Docker parses it. */
+/*
+ * Prints our help, then runc's. --version is passed to runc only, since Docker parses its output.
+ */
 static void own_help(void)
 {
 	printf("zns-runc is runc whose checkpoints are on zones; `znsctl docker install`\n"
@@ -528,7 +555,7 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	/* Podman runs `checkpoint --help` to see whether the command exists. */
+	/* Podman runs `checkpoint --help` to find out whether the command exists. */
 	if (c.command && c.id && *c.id != '-') {
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
@@ -542,7 +569,7 @@ int main(int argc, char **argv)
 		ret = hold_call(&c, &err);
 		if (ret != -ENOENT)
 			return ret ? fail(&c, err.msg) : 0;
-		/* After an abandoned restore there is no container to start. Its note stays. */
+		/* After an abandoned restore there is no container that runs. Its note stays. */
 		if (!strcmp(c.command, "start") && docker_good_id(c.id) &&
 		    !docker_state_read(c.root, c.id, &state, &err) &&
 		    use_up(&c, state.bundle, &err))

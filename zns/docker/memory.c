@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns.memory: parses the setting, and computes the budget that it gives this container. */
+/* zns.memory: parses the setting, and computes the budget of the container. */
 #include <string.h>
 #include <sys/sysinfo.h>
 #include "docker.h"
@@ -8,8 +8,10 @@
 #define DRAM_MIN MIB(1)
 #define IDLE_MIN_S 1
 #define IDLE_MAX_S (365 * 86400ULL)
-/* percent of the memory limit that a container may use without a budget: restored memory is
- * charged page by page, beside what it allocates */
+/*
+ * percentage of the memory limit that a container may use if it has no budget: restored memory is
+ * charged page by page, in addition to what the container allocates
+ */
 #define NO_BUDGET_PCT 90
 
 static int bad(const char *value, const char *where, struct zns_err *err)
@@ -71,7 +73,7 @@ static uint64_t limit_of(const struct docker_container *c)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
-/* "memory-dram = 8G", or "50%" of the machine's. */
+/* Parses "memory-dram = 8G", or "50%" of the machine's memory. */
 int docker_memory_total(uint64_t *total, struct zns_err *err)
 {
 	char text[32];
@@ -101,7 +103,7 @@ int docker_memory_total(uint64_t *total, struct zns_err *err)
 	return 0;
 }
 
-/* Checks the minimum. All other contexts must make room for it, so it has a ceiling. */
+/* Checks the minimum. All other contexts have to make room for it, so it has a limit. */
 static int least(const struct docker_container *c, struct docker_memory *m, uint64_t limit,
 		 struct zns_err *err)
 {
@@ -145,7 +147,7 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 
 		if (!ret)
 			ret = least(c, m, limit, err);
-		/* until its pager has seen which other contexts share the total */
+		/* until its pager knows which other contexts share the total */
 		m->dram = m->min;
 		return ret;
 	}
@@ -165,7 +167,7 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 void docker_memory_name(const struct docker_container *c, char *out, size_t len)
 {
 	snprintf(out, len, "%s", c->name);
-	/* No engine allows this character in a name, so two containers never get the same name. */
+	/* no engine allows + in a name, so two containers never get the same name */
 	for (char *p = out; *p; p++)
 		if (*p == '/')
 			*p = '+';

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Lifts the network lock that a checkpoint leaves behind: until the container is restored, packets
- * of its TCP connections are dropped (criu/adapter/net/zns-netlock.c). criu notes the name of its
- * nftables table in our run directory. A restore deletes the table. A container that is created
- * cold has no connections to protect, so its create deletes it.
+ * Removes the network lock that a checkpoint leaves behind: until the container is restored,
+ * packets of its TCP connections are dropped (criu/adapter/net/zns-netlock.c). criu notes the name
+ * of its nftables table in our run directory. A restore deletes the table. A container that is
+ * created cold has no connections to protect, so create deletes the table.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "zns/config.h"
 
 #define NOTE "netlock"
-#define TABLE_MAX 32 /* the name of criu's table, and so the note, is shorter than this */
+#define TABLE_MAX 32 /* most bytes of the name of criu's table, and so of the note */
 
 void netlock_tell(const char *id)
 {
@@ -52,7 +52,7 @@ static const char *network_of(const struct docker_container *k)
 	return NULL;
 }
 
-/* An nftables batch that deletes one table, as netlink messages. */
+/* Sends an nftables batch that deletes one table, as netlink messages. */
 static int delete_table(const char *table)
 {
 	struct msg {
@@ -90,7 +90,10 @@ static int delete_table(const char *table)
 	return answer.e.error;
 }
 
-/* Runs in a child: a process that has entered the namespace might not get back. */
+/*
+ * Deletes the table. Runs in a child, since a process that has entered the namespace might not be
+ * able to leave it.
+ */
 static void lift(const char *network, const char *table)
 {
 	pid_t pid = *table ? fork() : -1;
@@ -116,7 +119,7 @@ void netlock_lift(const struct docker_container *k)
 	snprintf(name, sizeof(name), "%s." NOTE, k->id);
 	if (docker_read_admin(dir, name, TABLE_MAX - 1, &table, &len, NULL))
 		return;
-	/* If the container has a new namespace, the table is gone with the old one. */
+	/* if the container gets a new namespace, the table has disappeared with the old one */
 	if (!strncmp((char *)table, "CRIU-", 5) && !(network && !*network))
 		lift(network, (char *)table);
 	netlock_forget(k->id);

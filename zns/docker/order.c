@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* In which order `docker suspend --all` suspends containers when the time may not be enough for
- * all. */
+/*
+ * The order in which `docker suspend --all` suspends containers, which matters if the time does not
+ * suffice for all.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include "docker.h"
 
-/* Does @x come before @y? First by stop order. Then idle containers first, since they lose
- * nothing by it; among these the largest, whose memory would take longest to rebuild. */
+/*
+ * Does @x come before @y? They are sorted by stop order first. Then idle containers come first,
+ * since a suspend does not disturb them; among these the largest, whose memory would take longest
+ * to rebuild.
+ */
 static int before(const void *x, const void *y)
 {
 	const struct docker_candidate *a = x, *b = y;

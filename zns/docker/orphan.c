@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ends a create or start whose engine or shim was killed. When dockerd dies its containerd dies
+ * Ends a create or start whose engine or shim was killed. When dockerd dies, its containerd dies
  * too, but the shim stays: without a task, with one that nobody will start, or with one that runs
- * while dockerd believes it stopped. Each later start then fails ("task already exists", "id
- * already in use"). When the shim is gone, containerd forgets the task.
+ * while dockerd believes that it has stopped. Each later start then fails ("task already exists",
+ * "id already in use"). When the shim is gone, containerd forgets the task.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include "zns/safeopen.h"
 
 #define ARGS_MAX 65536
-#define ABOVE_MAX 3 /* most processes that are looked at */
-#define STOP_MS 10000 /* Docker's default for a container */
+#define ABOVE_MAX 3 /* most ancestors that are checked */
+#define STOP_MS 10000 /* ms; Docker's default for a container */
 
 static int open_process(pid_t pid)
 {
@@ -48,7 +48,10 @@ static bool has_open(int pid, const char *path)
 	return found;
 }
 
-/* Tries the lock itself: a holder in another PID namespace does not show in /proc/locks here. */
+/*
+ * Is the lock free? This tries to take it, since a holder in another PID namespace does not appear
+ * in /proc/locks here.
+ */
 static bool nobody_holds(const char *path)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -56,8 +59,10 @@ static bool nobody_holds(const char *path)
 	return fd >= 0 && !flock(fd, LOCK_SH | LOCK_NB);
 }
 
-/* The process that has the engine's lock: it locks a file below its root as long as it lives.
- * -ESRCH: none has it; -errno: not known. */
+/*
+ * Finds the engine: the process that holds a lock on a file below its root as long as it runs.
+ * -ESRCH: no process holds it; -errno: unknown.
+ */
 static int engine_pid(const char *root)
 {
 	cleanup_file FILE *f = fopen("/proc/locks", "re");
@@ -107,8 +112,10 @@ static bool is_shim(pid_t pid, const char *id)
 	return ours;
 }
 
-/* The PID of this container's shim, among our ancestors: Docker calls a runtime with arguments
- * through a script, so the shim may not be our parent. 0: not found. */
+/*
+ * Returns the PID of this container's shim. It may not be our parent, but an ancestor, since Docker
+ * calls a runtime with arguments through a script. 0: not found.
+ */
 static pid_t shim_of(const char *id)
 {
 	pid_t pid = getppid();
@@ -142,7 +149,9 @@ static void run_kill(const struct call *c, const char *signal)
 	free(argv);
 }
 
-/* Stops the container like `docker stop`: by a checkpoint, if the container requests that. */
+/*
+ * Stops the container as `docker stop` does: by a checkpoint, if the container's settings say so.
+ */
 static void stop(const struct call *c)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -166,9 +175,9 @@ static void stop(const struct call *c)
 }
 
 /*
- * Watches the runtime call @self until it ends. If its shim dies, the call is killed: at its own
- * end, which may be much later, it would remove the next start's container, which has the same id.
- * If its engine dies, the shim is killed. @engine < 0: the engine has ended already.
+ * Watches the runtime call @self until it ends. If its shim dies, the call is killed: when it ended
+ * by itself, perhaps much later, it would remove the container of the next start, which has the
+ * same id. If its engine dies, the shim is killed. @engine < 0: the engine has ended already.
  */
 static void watch(const struct call *c, int self, int engine, int shim)
 {
@@ -184,8 +193,10 @@ static void watch(const struct call *c, int self, int engine, int shim)
 			p[2].fd = engine = -1;
 	}
 	if (engine >= 0 ||
-	    /* the shim ended first: containerd knows, and another dockerd may create the
-	     * container again */
+	    /*
+	     * the shim ended first: containerd knows that, and another dockerd may create the
+	     * container again
+	     */
 	    has_ended(shim))
 		return;
 	if (!strcmp(c->command, "start"))
@@ -211,13 +222,16 @@ void orphan_watch(const struct call *c)
 		return;
 	self = open_process(getpid());
 	shim = open_process(parent);
-	/* An engine that started after the shim is not the one that made this call. */
+	/* an engine that started after the shim is not the one that made this call */
 	engine = engine_is < 0 || zns_process_began(engine_is) > zns_process_began(parent) ?
 			 -1 :
 			 open_process(engine_is);
 	pid = self < 0 || shim < 0 || !is_shim(parent, c->id) ? -1 : fork();
 	if (!pid) {
-		/* The second fork becomes a child of the shim (its reaper), not of this call. */
+		/*
+		 * The second fork makes the watcher a child of the shim, which reaps it, and not of
+		 * this call.
+		 */
 		if (fork())
 			_exit(0);
 		call_null_stdio();

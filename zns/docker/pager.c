@@ -9,7 +9,8 @@
 #include "zns/packet.h"
 #include "zns/process.h"
 
-#define READY_MS 60000 /* a pager may start a broker, which first waits until dumps have ended */
+/* ms; a pager may start a broker, which first waits until dumps have ended */
+#define READY_MS 60000
 #define DIR_NAME "memory"
 
 uint64_t docker_resident(pid_t pid)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Leaves out the pause that Docker makes for a checkpoint. containerd pauses a container before
- * `runc checkpoint` and resumes it after. criu freezes the tasks by itself, and only as long as it
- * must: a live dump copies memory while they run, and a pager that has to leave them needs them
- * running, too. A pause also freezes the `runc init` of a `docker exec` that has just begun: then
- * `runc exec` waits for that init, containerd's shim for `runc exec`, and the resume for the shim,
- * for ever. So a pause that belongs to a checkpoint is answered with success and not done. A mark
- * in our run directory tells the resume that follows, since runc would find nothing to resume, and
- * fail.
+ * `runc checkpoint` and resumes it afterwards. criu freezes the tasks by itself, and only as long
+ * as necessary: a live dump copies memory while they run, and a pager that has to release them
+ * needs them running, too. A pause also freezes the `runc init` of a `docker exec` that has just
+ * begun. Then `runc exec` waits for that init, containerd's shim waits for `runc exec`, and the
+ * resume waits for the shim: a deadlock. So if a pause belongs to a checkpoint, this reports
+ * success without pausing. A mark in our run directory says that the following resume must also be
+ * skipped, since runc would find nothing to resume, and fail.
  *
  * dockerd makes the checkpoint's directory before it calls containerd. A new, empty directory shows
- * that the pause is for a checkpoint and not a user's `docker pause`. In doubt the pause is done,
- * and the dump is a plain one.
+ * that the pause is for a checkpoint and not a user's `docker pause`. When in doubt the container
+ * is paused, and the dump is not live.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,8 +21,10 @@
 #include "runc.h"
 #include "zns/config.h"
 
-/* Longest time from the making of the directory to the pause. A crashed dockerd leaves an empty
- * directory behind, which must not count later. */
+/*
+ * Most seconds between the creation of the directory and the pause. A crashed dockerd leaves an
+ * empty directory behind, which must not be taken for a new checkpoint later.
+ */
 #define FRESH_S 30
 #define MARK "live"
 
@@ -42,7 +44,7 @@ static bool checkpoint_begins(const struct docker_container *k)
 	return age >= -1 && age <= FRESH_S;
 }
 
-/* The mark names the container's first process, which is another one after a restart. */
+/* The content of the mark: the container's first process, which is another one after a restart. */
 static void mark_text(const struct docker_state *s, char *out, size_t len)
 {
 	snprintf(out, len, "%d %" PRIu64 "\n", s->init_pid, s->init_start);

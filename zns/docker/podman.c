@@ -3,8 +3,10 @@
 #include <string.h>
 #include "docker.h"
 
-/* Is @word an option of `podman container checkpoint` that packs the directory into a file or
- * image? A handle in there would be worthless on another machine. */
+/*
+ * Is @word an option of `podman container checkpoint` that packs the directory into a file or
+ * image? A handle in it would be useless on another machine.
+ */
 static bool packs(const char *word)
 {
 	static const char *const lengthy[] = { "--export", "--create-image" };
@@ -17,7 +19,10 @@ static bool packs(const char *word)
 	}
 	if (word[0] != '-' || word[1] == '-')
 		return false;
-	/* "-e FILE", "-eFILE", "-kRe FILE"; the rest of a word after -c is its value */
+	/*
+	 * finds -e in "-e FILE", "-eFILE", "-kRe FILE"; what follows -c in a word is the value of
+	 * -c
+	 */
 	for (word++; *word && *word != 'c' && *word != '='; word++)
 		if (*word == 'e')
 			return true;

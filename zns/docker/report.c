@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Brings an error to the user of `docker`. After a failed checkpoint containerd shows the first
- * line of the runtime's output, after a failed create or restore the last error in the runtime's
- * log. Neither would be the reason that criu's log has.
+ * Shows the reason of an error to the user of `docker`. After a failed checkpoint containerd shows
+ * the first line of the runtime's output, after a failed create or restore the last error in the
+ * runtime's log. The real reason is in criu's log, and this copies it to both places.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #define LOG_TAIL MIB(1)
 
 /*
- * Keeps one line without control characters: the container's creator may have written parts of it.
+ * Copies one line without control characters, since the container's creator may have chosen parts
+ * of it.
  */
 static void tame(const char *line, char *out, size_t len)
 {
@@ -62,7 +63,7 @@ void report_line(const struct call *c, const char *text)
 	json_object_put(j);
 }
 
-/* Puts our label in place of criu's option in a message, for Docker and CRI. */
+/* For Docker and CRI: replaces the name of criu's option in a message by that of our label. */
 static void add_label(const char *text, char *out, size_t len)
 {
 	size_t n = strlen(out);
@@ -91,7 +92,10 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* The first line appears in any user namespace, the other is only criu's last word. */
+	/*
+	 * skip these: the first one appears in any user namespace, the second is only criu's last
+	 * line
+	 */
 	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
@@ -121,8 +125,10 @@ int report_find(const struct call *c, const char *log_name, const struct timespe
 	if (!buf || zns_pread_all(fd, buf, n, st.st_size - (off_t)n))
 		return -ENOENT;
 	buf[n] = 0;
-	/* Picks the line to report: the first error caused the others, and our errors say more
-	 * than criu's. */
+	/*
+	 * Choose the line to report: the first error has caused the others, and our errors say more
+	 * than criu's.
+	 */
 	for (line = buf; line && !ours; line = next) {
 		next = strchr(line, '\n');
 		if (next)

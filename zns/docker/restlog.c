@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * criu's log of a container's last restore. It is no part of a checkpoint, and Docker deletes it
- * with the container's run-time directory. So we keep a copy in <run dir>/docker for a week, or
- * until the machine restarts.
+ * Keeps criu's log of a container's last restore. The log is no part of a checkpoint, and Docker
+ * deletes it with the container's run-time directory. So a copy stays in <run dir>/docker for a
+ * week, or until the machine restarts.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -74,7 +74,7 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 
 	if (ret)
 		return ret;
-	if (access(path, F_OK) && strlen(id) >= 12) { /* the beginning of an id */
+	if (access(path, F_OK) && strlen(id) >= 12) { /* @id may be the beginning of an id */
 		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(path, '/') - path), path);
 		d = opendir(dir);
 		while (d && (e = readdir(d)))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From which checkpoint a container resumes at its next start. Only the checkpoint that it ended
- * with fits its files, and only once: when the container has run again, its files are newer than
- * that memory. Any other checkpoint must be requested by name.
+ * Decides from which checkpoint a container resumes at its next start. Only the checkpoint that
+ * ended the container fits its files, and only once: when the container has run again, its files
+ * are newer than that memory. Any other checkpoint must be requested by name.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,16 +13,17 @@
 #include "docker.h"
 #include "zns/journal.h"
 
-/* a container that ran shorter than this after a resume may have been ended by its memory */
+/* s; if a container ends sooner than this after a resume, its memory may be the cause */
 #define SHORT_S 10
-#define LOOK_MS 30000 /* limit for the check of the container's files, for which its start waits */
+/* ms; limit for the check of the container's files, during which its start waits */
+#define LOOK_MS 30000
 
 static bool is_kept(const struct docker_container *c)
 {
 	return *c->bundle || !strcmp(c->kind, "docker");
 }
 
-/* Did the container itself ask for @key? Rules and defaults may be meant for others. */
+/* Does the container itself set @key? Rules and defaults may be meant for other containers. */
 static bool by_itself(const struct docker_settings *s, enum docker_key key)
 {
 	const char *source = s->source[key];
@@ -30,8 +31,10 @@ static bool by_itself(const struct docker_settings *s, enum docker_key key)
 	return source && strcmp(source, "rule") && strcmp(source, "default");
 }
 
-/* Is @c to begin with a checkpoint? A rule or default that names one of a pod is for pods alone, and
- * every other one for the rest. */
+/*
+ * Should @c begin with a checkpoint? A rule or default that names a checkpoint of a pod applies to
+ * pods only, and any other one to all other containers.
+ */
 static bool begins(const struct docker_container *c, const struct docker_settings *s)
 {
 	const char *slash = s->source[DOCKER_FROM] ? strchr(s->value[DOCKER_FROM], '/') : NULL;
@@ -76,7 +79,7 @@ static int read_note(const struct docker_container *c, const char *file, char *n
 	if (ret)
 		return ret;
 	n = strcspn((char *)text, " \n");
-	/* Notes of earlier versions have one time instead of two. */
+	/* Notes of earlier releases have one time instead of two. */
 	if (sscanf((char *)text + n, " %lld %lld", &at, &dumped) < 2)
 		dumped = at;
 	*when = (struct docker_frozen){ at, dumped };
@@ -99,7 +102,10 @@ static bool made_at(int dir, const char *name, int64_t *ns)
 	return true;
 }
 
-/* Podman's directory also has directories that the container may write, such as its /dev/shm. */
+/*
+ * Is this directory a checkpoint's? Podman's directory also contains directories that the container
+ * may write, such as its /dev/shm.
+ */
 static bool counts(const struct docker_container *c, int all, const char *name)
 {
 	return !*c->bundle || (!strncmp(name, DOCKER_STOP_PREFIX, strlen(DOCKER_STOP_PREFIX)) &&
@@ -156,8 +162,10 @@ static int check(const struct docker_container *c, struct docker_resume *r, stru
 	return ret ? zns_wrap(err, "checkpoint %s", r->name) : 0;
 }
 
-/* Was the container ever started? Docker says so: StartedAt has the year 1 until then. Podman
- * keeps that in a database, so only a note of ours tells, which every stop and resume leaves. */
+/*
+ * Was the container ever started? For Docker, StartedAt has the year 1 until then. Podman stores
+ * that in a database, so only a note of ours tells, which every stop and resume leaves.
+ */
 static bool has_run(const struct docker_container *c)
 {
 	const char *at = zns_json_str(zns_json_get(c->config, "State"), "StartedAt");
@@ -169,9 +177,11 @@ static bool has_run(const struct docker_container *c)
 	return at && strncmp(at, "0001-", 5);
 }
 
-/* Was there a cold create after @since_ns? Podman records no start, but each create writes the
- * PID file anew. A create that held a restore sets that file's time to 1970 (hold.c), so it does
- * not count. */
+/*
+ * Was there a cold create after @since_ns? Podman does not record starts, but each create writes
+ * the PID file again. A create whose restore waits for start sets the time of this file to 1970
+ * (hold.c), so it is not counted.
+ */
 static bool created_since(const struct docker_container *c, int64_t since_ns)
 {
 	struct stat st;
@@ -180,8 +190,10 @@ static bool created_since(const struct docker_container *c, int64_t since_ns)
 	       st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec > since_ns;
 }
 
-/* Which checkpoint did the container end with? -ENOENT: with none, or it was started since,
- * perhaps by a runtime that does not know our note. */
+/*
+ * Finds the checkpoint that ended the container. -ENOENT: none did, or the container was started
+ * since, perhaps by a runtime that does not know our note.
+ */
 static int read_ended(const struct docker_container *c, char *name, size_t len,
 		      struct docker_frozen *when, struct zns_err *err)
 {
@@ -250,8 +262,10 @@ static int choose(const struct docker_container *c, const char *wish, struct doc
 	return ret;
 }
 
-/* The memory comes from another container and does not fit this one's volumes, so it may have
- * none. */
+/*
+ * The memory comes from another container and does not fit the volumes of this one, so this one
+ * must not have any.
+ */
 static int no_volumes(const struct docker_container *c, struct zns_err *err)
 {
 	char own[PATH_MAX];
@@ -259,8 +273,10 @@ static int no_volumes(const struct docker_container *c, struct zns_err *err)
 	return own_dir(c, own, sizeof(own), err) ?: docker_has_volumes(c->spec, own, err);
 }
 
-/* May the container start cold if it cannot be resumed? Without a setting: yes if it would
- * resume from what it ended with, no if a checkpoint was requested by name. */
+/*
+ * May the container start cold if it cannot be resumed? By default: yes if it would resume from the
+ * checkpoint that ended it, no if a checkpoint was requested by name.
+ */
 static bool or_cold(const struct docker_settings *s, const char *wish)
 {
 	return s->source[DOCKER_RESUME_ELSE] ? !strcmp(s->value[DOCKER_RESUME_ELSE], "cold") :
@@ -346,7 +362,10 @@ int docker_resume_choose(const struct docker_container *c, const struct docker_s
 
 #define RESERVED DOCKER_ENDED_FILE ".next"
 
-/* Its length does not depend on the times, so a reserved note can be overwritten in place. */
+/*
+ * The length of the text does not depend on the times, so a reserved note can be overwritten in
+ * place.
+ */
 static int ended_text(const char *name, const struct docker_frozen *when, char *out, size_t len)
 {
 	return snprintf(out, len, "%s %020lld %020lld\n", name, (long long)when->at_ns,
@@ -369,8 +388,10 @@ void docker_resume_unreserve(const struct docker_container *c)
 	unlink_own(c, RESERVED);
 }
 
-/* Writes @text over the file reserved before the dump. -errno: there is none, nothing was
- * written. */
+/*
+ * Writes @text over the file that was reserved before the dump. -errno: there is no such file, and
+ * nothing was written.
+ */
 static int write_over_reserved(const struct docker_container *c, const char *path, const char *text,
 			       size_t len)
 {
@@ -509,7 +530,7 @@ bool docker_resume_loops(const struct docker_container *c, int64_t now_s)
 	long long last, before;
 
 	read_lives(c, &last, &before);
-	/* times of an earlier boot may be later than now */
+	/* times of an earlier boot may be later than @now_s */
 	if (!before || before > last || last > now_s || last - before >= SHORT_S ||
 	    now_s - last >= SHORT_S)
 		return false;
@@ -527,7 +548,7 @@ void docker_note(const struct docker_container *c, int priority, const char *fmt
 	va_start(ap, fmt);
 	n = vsnprintf(line, sizeof(line) - 1, fmt, ap);
 	va_end(ap);
-	for (char *p = line; *p; p++) /* runc's messages may have several lines */
+	for (char *p = line; *p; p++) /* messages of runc may have several lines */
 		if ((unsigned char)*p < ' ')
 			*p = ' ';
 	zns_journal_begin(&j, "zns-runc", priority, line);
@@ -545,7 +566,7 @@ void docker_note_lost(const struct docker_container *c)
 	cleanup_free uint8_t *text = NULL;
 	size_t n;
 	int ret = docker_read_kept(c, DOCKER_NOTE_FILE, &text, &n, NULL);
-	bool lost = ret == -ENOENT; /* its first run */
+	bool lost = ret == -ENOENT; /* -ENOENT: this is its first run */
 
 	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(over); i++)
 		lost |= !strncmp((char *)text, over[i], strlen(over[i]));
@@ -555,7 +576,7 @@ void docker_note_lost(const struct docker_container *c)
 
 int docker_shape_write(const char *dir, const char *bundle, bool cri)
 {
-	/* may have secrets, and docker_compare() does not need them */
+	/* leave these out: they may contain secrets, and docker_compare() does not need them */
 	static const char *const others[] = { "annotations", "hooks", "hostname" };
 	struct json_object *o, *process;
 	char path[PATH_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reads docker.rules in the configuration directory. Each line is a rule: "name=PATTERN" and
- * "image=PATTERN" (shell patterns; if both are there both must match), then settings such as
- * "qos=500". For each setting the first matching rule that has it decides.
+ * "image=PATTERN" (shell patterns; if both are given, both must match), then settings such as
+ * "qos=500". Each setting is taken from the first matching rule that has it.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -18,8 +18,10 @@ struct rule {
 	bool fits, conditions;
 };
 
-/* "worker-*" is meant for containers of Docker and must not fit NAMESPACE/POD/CONTAINER or
- * podman/NAME: a pattern without a slash fits such a name only if it is a star alone. */
+/*
+ * A pattern without a slash, such as "worker-*", is meant for containers of Docker. So it does not
+ * match NAMESPACE/POD/CONTAINER or podman/NAME, unless it is only a star.
+ */
 static bool name_fits(const char *pattern, const char *name)
 {
 	return (!strchr(name, '/') || strchr(pattern, '/') || !strcmp(pattern, "*")) &&
@@ -55,7 +57,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",
 				r->path, r->line);
-	/* A rule that does not match is checked too, so a mistake shows at once. */
+	/* check a rule that does not match too, so that mistakes are reported at once */
 	snprintf(where, sizeof(where), "%s:%u: %s", r->path, r->line, w);
 	ret = docker_setting_check(key, value, where, err);
 	if (ret)

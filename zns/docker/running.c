@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which process is a running container's first one: Docker's daemon knows, or the runtime's state.
+/*
+ * Finds the first process of a running container: by asking Docker's daemon, or in the runtime's
+ * state.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -30,8 +32,9 @@ static int of_docker(const char *name, struct docker_running *r, struct zns_err 
 	return ret;
 }
 
-/* Does @name mean this container of Podman: its name, its id, or the first 12 digits or more of
- * it? */
+/*
+ * Is @name this container of Podman: its name, its id, or at least the first 12 digits of the id?
+ */
 static bool is_named(const struct docker_state *s, const char *id, const char *name)
 {
 	const struct docker_runtime rt = { .docker_root = NULL };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Collects what a container asks for from all places where it can be set. */
+/* Collects the settings of a container from all places. */
 #include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,7 +37,10 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 	return 0;
 }
 
-/* An id; a container and a checkpoint; or, of a pod, namespace, pod, container and checkpoint. */
+/*
+ * Is this a valid value of zns.from? An id; CONTAINER/NAME; or for a pod NAMESPACE/POD/CONTAINER
+ * and a checkpoint's id.
+ */
 static bool is_from(const char *value)
 {
 	char text[DOCKER_SETTING_MAX], *at = text, *word;
@@ -63,8 +66,10 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	if (!*value || strlen(value) >= sizeof(((struct docker_settings *)0)->value[0]))
 		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted",
 				where);
-	/* The value goes into a configuration file of criu, where # begins a comment and a blank
-	 * ends a word. */
+	/*
+	 * The value is written to a configuration file of criu, in which # begins a comment and a
+	 * blank ends a word.
+	 */
 	for (p = value; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p) &&
 		    !(key == DOCKER_FROM_ALLOW && strchr("*?[]", *p)))
@@ -103,7 +108,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				"%s: \"%.60s\" is no size of a stripe; write 64K to 4M, a multiple of 4K",
 				where, value);
 		break;
-	case DOCKER_DEV: /* a relative path would depend on the container's bundle */
+	/* must be absolute: a relative path would depend on the container's bundle */
+	case DOCKER_DEV:
 		if (*value == '.' || (zns_spec_named(value) && *zns_spec_path(value) != '/'))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
 					value);
@@ -226,7 +232,7 @@ static const char *env_value(struct json_object *env, const char *name)
 	for (size_t i = 0; i < zns_json_len(env); i++) {
 		s = json_object_get_string(json_object_array_get_idx(env, i));
 		if (s && !strncmp(s, name, len) && s[len] == '=')
-			/* the last assignment counts, as for the process itself */
+			/* the last assignment is used, as the process itself would */
 			found = s + len + 1;
 	}
 	return found;
@@ -256,8 +262,10 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, zns_json_str(c->labels, name), "label", where, err);
-	/* Environment variables cannot set these: an image brings variables of its own, and
-	 * these settings are for the person who starts the container. */
+	/*
+	 * Environment variables cannot set these: an image contains variables of its own, and these
+	 * settings are for the person who starts the container.
+	 */
 	v = key >= DOCKER_DEV ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
@@ -289,9 +297,9 @@ static bool in_dir(const char *file, const char *dir)
 }
 
 /*
- * criu runs scripts that its configuration names, as root. A creator may choose one of the
- * administrator's files but must not write one, and through volumes a creator can place files on
- * the host that root owns. So the file must be in a directory of the administrator's.
+ * criu runs scripts that its configuration names, as root. A container's creator may choose one of
+ * the administrator's files but must not write one, and through volumes a creator can place files
+ * on the host that root owns. So the file must be in a directory of the administrator.
  */
 static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len,
 		      struct zns_err *err)
@@ -332,7 +340,7 @@ static void take_live(struct docker_settings *s, const char *word)
 	s->source[DOCKER_LIVE] = "org.criu.config";
 }
 
-/* Reads the "zns-KEY VALUE" lines of criu's own configuration file. criu reads the other lines. */
+/* Reads the lines "zns-KEY VALUE" of criu's own configuration file. criu reads the other lines. */
 static int take_file(struct docker_settings *s, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -355,7 +363,7 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_LIVE; key++) {
 			if (strcmp(k + 4, docker_key_name[key]))
 				continue;
-			s->source[key] = NULL; /* the last of several lines counts */
+			s->source[key] = NULL; /* the last of several lines is used */
 			snprintf(where, sizeof(where), "%s: %s", s->criu_config, k);
 			ret = take(s, key, v, "org.criu.config", where, err);
 			if (ret)
@@ -372,7 +380,7 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 
 	if (!dev || !strcmp(dev, "none") || !zns_resolve_device(dev, &reg, err))
 		return 0;
-	/* no reason is given: it would tell the creator which paths exist on the host */
+	/* give no reason: it would tell the creator which paths exist on the host */
 	if (strcmp(s->source[DOCKER_DEV], "rule"))
 		return zns_fail(err, -ENOENT, "%s zns.dev: no device of this name is registered",
 				s->source[DOCKER_DEV]);
@@ -385,7 +393,7 @@ bool docker_wants_live(const struct docker_settings *s)
 	       strcmp(s->value[DOCKER_LIVE], "auto");
 }
 
-/* zns.suspend sets both zns.stop and zns.resume, unless they are set themselves. */
+/* zns.suspend sets both zns.stop and zns.resume, unless these are set themselves. */
 static void take_suspend(struct docker_settings *s)
 {
 	static const struct {
@@ -403,8 +411,10 @@ static void take_suspend(struct docker_settings *s)
 	}
 }
 
-/* A CRI copies the root file system, too, and pauses the container so that files and memory are
- * of one moment. A live dump would undo that. */
+/*
+ * Refuses a live dump for a CRI. A CRI copies the root file system too, and pauses the container so
+ * that files and memory are of the same moment.
+ */
 static int check_live(const struct docker_container *c, const struct docker_settings *s,
 		      struct zns_err *err)
 {
@@ -489,9 +499,9 @@ int docker_settings_read(const struct docker_container *c, struct docker_setting
 	if (!ret)
 		take_suspend(s);
 	if (!strcmp(c->kind, "cri"))
-		/* a rule or default may be meant for other containers */
+		/* ignore it: a rule or default may be meant for other containers */
 		s->source[DOCKER_LIVE] = NULL;
-	err->code = ret; /* a setting without a default has left an error text */
+	err->code = ret; /* if there is no such default, @err has been set: restore the code */
 	return ret;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What runc and crun remember of a running container. Only root writes their files. */
+/* Reads what runc and crun store about a running container. Only root can write their files. */
 #include <fcntl.h>
 #include <string.h>
 #include "docker.h"
 
-/* crun's state: <root>/ID/status. -ENOENT: crun has no such container. */
+/* Reads crun's state: <root>/ID/status. -ENOENT: crun has no such container. */
 static int of_crun(const char *root, const char *id, struct docker_state *s, struct zns_err *err)
 {
 	struct json_object *state;
@@ -46,10 +46,13 @@ static bool file_says(const char *dir, const char *name, const char *line)
 
 bool docker_cgroup_frozen(struct json_object *paths)
 {
-	/* version 1 has one directory per controller, version 2 one in all, under an empty name */
+	/*
+	 * cgroups version 1 have one directory for each controller; version 2 has a single one,
+	 * with an empty name
+	 */
 	const char *one = zns_json_str(paths, "freezer"), *two = zns_json_str(paths, "");
 
-	return file_says(one, "freezer.state", "FR") /* FROZEN, FREEZING */ ||
+	return file_says(one, "freezer.state", "FR") /* matches FROZEN and FREEZING */ ||
 	       file_says(two, "cgroup.freeze", "1") || file_says(two, "cgroup.events", "frozen 1");
 }
 

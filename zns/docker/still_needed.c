@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Is a checkpoint of Docker or Podman still needed? Neither engine reports a deletion, but their
- * directories show it. */
+/*
+ * Is a checkpoint of Docker or Podman still needed? Neither engine reports when a container is
+ * removed, but their directories show it.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -27,9 +29,11 @@ static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
 	return ret;
 }
 
-/* Calls @fn for the handle in each directory right below @dir. @damaged counts unreadable
- * handles, which may name any checkpoint. @shared: containers can write some of these
- * directories, so only root's own are read. */
+/*
+ * Calls @fn for the handle in each directory right below @dir. @damaged: number of handles that
+ * cannot be read, which may name any checkpoint. @shared: containers can write some of these
+ * directories, so only those of root are read.
+ */
 static int each_in(const char *dir, bool shared, const char *container, docker_handle_fn fn,
 		   void *arg, unsigned *damaged)
 {
@@ -61,8 +65,10 @@ static int each_in(const char *dir, bool shared, const char *container, docker_h
 	return ret;
 }
 
-/* Calls @fn for the handles of all containers: @dir has a directory for each container, and that
- * one has directory @sub, where Podman keeps other files, too. */
+/*
+ * Calls @fn for the handles of all containers. @dir contains a directory for each container, and
+ * handles are in its subdirectory @sub, where Podman keeps other files too.
+ */
 static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
@@ -107,8 +113,10 @@ static enum docker_life say(enum docker_life l, char *why, size_t len, const cha
 	return l;
 }
 
-/* Looks for the checkpoint in all containers below @dir, whose handles are in @sub. False: not
- * decided, since container @container_id exists and no container has checkpoint @id. */
+/*
+ * Looks for the checkpoint in all containers below @dir, whose handles are in @sub. False: not
+ * decided, since the container @container_id exists and no container has the checkpoint @id.
+ */
 static bool decided(const char *root, const char *dir, const char *sub, const char *container_id,
 		    const uint8_t id[ZNS_UUID_LEN], enum docker_life *life, char *why, size_t len)
 {
@@ -120,7 +128,7 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	snprintf(path, sizeof(path), "%s/%.64s", dir, container_id);
 	if (ret == 1)
 		*life = say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
-	else if (ret) /* the directory is not mounted or not readable, so nothing is known */
+	else if (ret) /* the directory is not mounted or not readable, so the result is unknown */
 		*life = say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", dir, strerror(-ret));
 	else if (damaged)
 		*life = say(DOCKER_UNKNOWN, why, len,
@@ -140,8 +148,10 @@ bool docker_started_since(struct json_object *config, int64_t since_ns)
 	const char *at = zns_json_str(zns_json_get(config, "State"), "StartedAt");
 	struct tm tm = { 0 };
 
-	/* Compares whole seconds: a start in the same second as the dump is the one before the
-	 * dump. */
+	/*
+	 * Compares whole seconds: a start in the same second as the dump is taken for the start
+	 * before the dump.
+	 */
 	return at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm) && timegm(&tm) > since_ns / 1000000000;
 }
 
@@ -191,7 +201,9 @@ enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, 
 			"container %.12s ended with it and was not started since, but Docker does not "
 			"have it: znsctl docker recover%s",
 			m->container_id, "");
-	/* Made with --checkpoint-dir or moved by hand: its handle was never below the data root. */
+	/*
+	 * Made with --checkpoint-dir, or moved by hand: its handle was never below the data root.
+	 */
 	if (!m->checkpoint_name || !*m->checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len,
 			   "container %.12s is there, and its checkpoint was put elsewhere%s",
@@ -211,8 +223,10 @@ enum docker_life podman_checkpoint_life(const char *root, const char *container_
 	    strlen(container_id) != DOCKER_ID_LEN)
 		return say(DOCKER_UNKNOWN, why, len,
 			   "it may have been exported, or its container is not known%s%s", "", "");
-	/* Podman creates this file with its first container, so what is below it cannot be an
-	 * empty mount point. */
+	/*
+	 * Podman creates this file with its first container. If it exists, the directory is no
+	 * empty mount point.
+	 */
 	snprintf(path, sizeof(path), "%s/containers.lock", root);
 	if (lstat(path, &st) || !S_ISREG(st.st_mode))
 		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The parent of a held restore. It tells create when the restore waits, receives the orders of
- * start, kill and delete, and gives up when no process can give an order any more: hold.c describes
- * the packets. */
+/*
+ * The parent of a restore that waits for start. It reports to create when the restore waits,
+ * receives the requests of start, kill and delete, and gives up when no process can send a request
+ * any more. hold.c describes the packets.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,8 +18,8 @@
 #include "hold.h"
 #include "zns/packet.h"
 
-#define TALK_S 10 /* time that a connected client has for its packet */
-#define LOOK_MS 2000 /* how often the supervisor checks that the container was not removed */
+#define TALK_S 10 /* s; a client that has connected must send its packet within this time */
+#define LOOK_MS 2000 /* ms between two checks whether the container was removed */
 
 int64_t hold_since_boot(void)
 {
@@ -27,7 +29,7 @@ int64_t hold_since_boot(void)
 	return t.tv_sec;
 }
 
-/* A killed criu leaves a mount of all cgroups in its work directory. */
+/* Unmounts the cgroup hierarchies that a killed criu has left mounted in its work directory. */
 static void undo_mounts(const char *dir)
 {
 	char path[PATH_MAX + 300];
@@ -69,8 +71,10 @@ bool hold_runc_has(const struct hold *h)
 	       !access(path, F_OK);
 }
 
-/* A runc that was killed in a restore leaves the container's directory behind, and each later
- * create would fail. */
+/*
+ * Removes the container's directory that a runc leaves behind if it is killed in a restore.
+ * Otherwise each later create would fail.
+ */
 void hold_forget_in_runc(const struct hold *h)
 {
 	const char *const argv[] = { h->c->argv[0], "--root", runc_root(h), "delete",
@@ -94,11 +98,14 @@ void hold_forget_in_runc(const struct hold *h)
 }
 
 #define KILL_MAX 4096
-/* a process that waits for a file server's answer dies only when that comes */
+/* a process that waits for the answer of a file server dies only when the answer arrives */
 #define KILL_WAIT_MS 10000
 #define KILL_LOOK_MS 10
 
-/* The kernel lists children by the thread that started them, and runc has many threads. */
+/*
+ * Lists the children of all threads of a process: the kernel lists children by the thread that
+ * started them, and runc has many threads.
+ */
 static size_t children_of(pid_t pid, pid_t *out, size_t max)
 {
 	char dir[64], path[350];
@@ -136,7 +143,7 @@ void hold_kill_all(pid_t pid)
 		kill(all[--nr], SIGKILL);
 }
 
-/* Kills the processes of session @sid among our descendants; returns how many still run. */
+/* Kills the processes of session @sid among our descendants. Returns how many still run. */
 static size_t kill_session(pid_t sid)
 {
 	pid_t child[KILL_MAX];
@@ -157,8 +164,10 @@ void hold_kill_session(pid_t sid)
 		usleep(KILL_LOOK_MS * 1000);
 }
 
-/* Runs runc's restore. If the supervisor is killed, criu finds its socket closed and gives up,
- * and runc removes what it made. */
+/*
+ * Executes runc's restore. If the supervisor is killed, criu notices that the socket is closed and
+ * gives up, and runc removes what it has made.
+ */
 static void __attribute__((noreturn)) restore(const struct hold *h)
 {
 	const char *words[16] = { "restore",  "--detach",    "--no-subreaper",
@@ -170,8 +179,10 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	if (call_has_flag(h->c, "no-pivot"))
 		words[n++] = "--no-pivot";
 	if (h->c->console) {
-		/* A path through /proc/self/fd, since the whole one may be too long for a
-		 * socket's address. runc inherits the descriptor. */
+		/*
+		 * Use a path through /proc/self/fd, since the whole path may be too long for a
+		 * socket's address. runc inherits the descriptor.
+		 */
 		dir = zns_run_subdir("docker", NULL);
 		fcntl(dir, F_SETFD, 0);
 		snprintf(console, sizeof(console), "/proc/self/fd/%d%s", dir, strrchr(h->tty, '/'));
@@ -182,8 +193,10 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	words[n] = h->c->id;
 	argv = call_again(h->c, h->log, words);
 	setenv("ZNS_HOLD", h->socket, 1);
-	/* For another container's checkpoint: the helper restores it only for a container that
-	 * root has allowed to have it. */
+	/*
+	 * For a checkpoint of another container: the helper restores it only into a container for
+	 * which root has allowed it.
+	 */
 	if (*h->r->from)
 		setenv(ZNS_RESTORE_ALLOW, h->r->from, 1);
 	else
@@ -193,8 +206,10 @@ static void __attribute__((noreturn)) restore(const struct hold *h)
 	_exit(127);
 }
 
-/* Notes that this checkpoint was used. From here on the container's files may change, so it must
- * not be restored again. */
+/*
+ * Notes that this checkpoint was used: from now on the container's files may change, so it must not
+ * be restored again.
+ */
 static bool use_up(const struct hold *h)
 {
 	int ret = docker_resume_used_by(h->k);
@@ -205,7 +220,7 @@ static bool use_up(const struct hold *h)
 	return !ret;
 }
 
-/* Reads one packet of a connected client and acts on it. */
+/* Reads one packet of a connected client and handles it. */
 static void hear(struct hold *h, pid_t pid, bool over, int status)
 {
 	char buf[HOLD_PACKET_MAX], answer[HOLD_PACKET_MAX];
@@ -233,7 +248,7 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 		close(fd);
 		_exit(0);
 	} else if (*buf == 'x' && (h->asker >= 0 || h->ready >= 0) && h->killer < 0) {
-		/* a create or start is under way, and may never end by itself */
+		/* a create or start is in progress, and may never end by itself */
 		h->killer = fd;
 		hold_kill_all(pid);
 		return;
@@ -250,13 +265,18 @@ static void hear(struct hold *h, pid_t pid, bool over, int status)
 	close(fd);
 }
 
-/* Is the container gone? Its engine was killed after create and somebody removed the container,
- * so neither start nor delete will come. */
+/*
+ * Is the container gone? If its engine was killed after create and somebody removed the container,
+ * neither start nor delete will be called.
+ */
 static bool is_removed(const struct hold *h)
 {
 	char path[PATH_MAX];
 
-	/* an engine that keeps no directory for a container has a bundle until it is removed */
+	/*
+	 * an engine that keeps no directory for a container keeps its bundle until the container is
+	 * removed
+	 */
 	if (docker_own_path(h->k, "", path, sizeof(path)))
 		snprintf(path, sizeof(path), "%s", h->bundle);
 	return access(path, F_OK) && errno == ENOENT;
@@ -282,9 +302,12 @@ void supervise(struct hold *h)
 
 	if (!pid)
 		restore(h);
-	signal(SIGPIPE, SIG_IGN); /* a create that was killed has closed its end of the pipe */
-	/* Readers of the container's output wait for its last writer, which must not be this
-	 * process. */
+	/* create may have been killed, which closes its end of the pipe */
+	signal(SIGPIPE, SIG_IGN);
+	/*
+	 * Programs that read the container's output wait until its last writer has closed it, so
+	 * this process must not keep it open.
+	 */
 	call_null_stdio();
 	p[RESTORE].fd = h->restore = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	if (p[RESTORE].fd < 0)
@@ -323,7 +346,8 @@ void supervise(struct hold *h)
 			_exit(0);
 		}
 		if (ended) {
-			if (h->ready >= 0) { /* create has not returned: it sees its pipe closed */
+			/* create has not returned yet: it will see that its pipe is closed */
+			if (h->ready >= 0) {
 				answer_all(h, status);
 				_exit(h->killer >= 0 ? HOLD_DELETED : 1);
 			}

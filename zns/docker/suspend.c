@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * zns.stop=checkpoint: when an engine stops such a container, a checkpoint ends it in place of the
- * signal. If the checkpoint fails the signal is sent, so a stop always stops.
+ * zns.stop=checkpoint: when an engine stops such a container, a checkpoint ends it instead of the
+ * signal. If the checkpoint fails, the signal is sent, so a stop always stops the container.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,7 +20,10 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* longest wait for a checkpoint that ends the container; the checkpoint may go on after that */
+/*
+ * ms; longest wait for another checkpoint that ends the container; that checkpoint may continue
+ * after that
+ */
 #define OTHER_MS 60000
 #define OTHER_LOOK_MS 100
 
@@ -90,8 +93,10 @@ static int make_dir(const struct docker_container *k, char *out, size_t len)
 	return mkdir(out, 0700) ? -errno : 0;
 }
 
-/* Frees the checkpoint's zones, unless another container has its handle too. If that fails,
- * `znsctl gc` frees them later. */
+/*
+ * Removes the checkpoint from its device, unless another container has its handle too. If that
+ * fails, `znsctl gc` removes it later.
+ */
 static void free_zones(const struct docker_container *k, const ZnsPb__Handle *h, const char *dir)
 {
 	const struct docker_made made = { .root = k->root,
@@ -182,7 +187,7 @@ static int checkpoint(const struct call *c, const char *id, const char *dir, con
 	return pid > 0 && !status ? 0 : -EIO;
 }
 
-/* Did the dump note that the container ended with checkpoint @name? */
+/* Did the dump note that the checkpoint @name ended the container? */
 static bool ended_with(const struct docker_container *k, const char *name)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -216,7 +221,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 		call_last_error(log, why, sizeof(why));
 	done = !ret || ended_with(k, name);
 	if (!ret && !ended_with(k, name)) {
-		/* ended.c has reported why the next start does not resume, and what to do */
+		/* ended.c has reported why the next start will not resume, and what to do */
 	} else if (done) {
 		if (!ret)
 			docker_note(k, LOG_INFO, "stopped with checkpoint %s", name);
@@ -226,7 +231,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 		drop_others(k, dir);
 	} else {
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", why);
-		/* If it was committed its memory may still be wanted. */
+		/* if the checkpoint was committed, somebody may still need its memory */
 		if (!call_has_handle(dir))
 			docker_remove_dir(dir);
 	}
@@ -236,9 +241,9 @@ static bool make(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * Waits for a checkpoint under way that ends the container, in place of a signal. A signal now
- * would become pending in the frozen tasks and be saved with them, so they would die as soon as
- * they are resumed. False: that checkpoint failed, and the container runs on.
+ * Waits for another checkpoint in progress that ends the container, instead of sending a signal. A
+ * signal would become pending in the frozen tasks and be saved with them, so that they would die as
+ * soon as they are resumed. False: that checkpoint failed, and the container continues to run.
  */
 static bool ended_by_other(const struct docker_container *k, pid_t init)
 {
@@ -286,7 +291,7 @@ static bool loses_files(const struct docker_container *k)
 	return true;
 }
 
-/* Was it skipped by `znsctl docker suspend --all`, which had no time for it? */
+/* Was it skipped by `znsctl docker suspend --all` because there was no time for it? */
 static bool left_out(const struct docker_container *k)
 {
 	if (!docker_stops_by_signal(k))

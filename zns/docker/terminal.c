@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The terminal of a resumed container. The engine wants the terminal's master end during create,
- * but the container's own terminal appears only when it is restored. So the engine gets the master
- * of another pair, and a relay process copies between the two until one of them closes.
+ * The terminal of a resumed container. The engine needs the master end of a terminal during create,
+ * but the container's own terminal exists only when it is restored. So the engine gets the master
+ * of another terminal, and a relay process copies between the two until one of them closes.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,9 +19,9 @@
 #include "zns/packet.h"
 #include "zns/process.h"
 
-#define PATH_LEN 256 /* longest name that runc sends with a terminal */
+#define PATH_LEN 256 /* bytes; longest name that runc sends with a terminal */
 
-/* One direction of the copy. If its buffer is full, the other direction goes on. */
+/* One direction of the copy. If its buffer is full, the other direction continues. */
 struct way {
 	int from, to;
 	char buf[4096];
@@ -37,7 +37,7 @@ int terminal_make(struct hold *h, struct zns_err *err)
 		h->slave = ioctl(h->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (h->slave < 0 || tcgetattr(h->slave, &t))
 		return zns_fail_sys(err, -errno, "a terminal");
-	cfmakeraw(&t); /* raw: the container's own terminal does all processing of characters */
+	cfmakeraw(&t); /* raw: the container's own terminal processes all characters */
 	return tcsetattr(h->slave, TCSANOW, &t) ? zns_fail_sys(err, -errno, "a terminal") : 0;
 }
 
@@ -57,7 +57,10 @@ int terminal_give(const struct hold *h, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "%s", h->c->console) : 0;
 }
 
-/* Receives the master of the container's terminal from runc. -1: the restore ended without it. */
+/*
+ * Receives the master of the container's terminal from runc. -1: the restore ended without sending
+ * it.
+ */
 static int receive(int listener, int restore)
 {
 	struct pollfd p[] = { { listener, POLLIN, 0 }, { restore, POLLIN, 0 } };
@@ -79,7 +82,7 @@ static int receive(int listener, int restore)
 	return fd;
 }
 
-/* Reads or writes once. False: one of the two ends has closed. */
+/* Reads or writes once. False: one of the two ends was closed. */
 static bool move(struct way *w)
 {
 	ssize_t n = w->end ? write(w->to, w->buf + w->at, w->end - w->at) :
@@ -121,8 +124,10 @@ static void copy(int tty, int real, int resized)
 					      (struct pollfd){ ways[i]->from, POLLIN, 0 };
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return;
-		/* The container has closed its terminal and reads no more: drop what was typed.
-		 * poll would report the hangup again and again while there is input left for it. */
+		/*
+		 * The container has closed its terminal and reads no more: drop the input.
+		 * Otherwise poll() would report the hangup again and again.
+		 */
 		if (in.end && p[0].revents & POLLHUP && !(p[0].revents & POLLOUT))
 			in.at = in.end = 0;
 		for (int i = 0; i < 2; i++)
@@ -130,8 +135,10 @@ static void copy(int tty, int real, int resized)
 				return;
 		if (p[2].revents && read(resized, &info, sizeof(info)) < 0)
 			return;
-		/* The restore sets the size of the dump, before the container's first output;
-		 * this sets the size of today. Later the container may set another. */
+		/*
+		 * The restored terminal has the size that it had at the dump: set the present size
+		 * before the container's first output. Later the container may set another one.
+		 */
 		if (p[2].revents || (out.end && !has_said))
 			copy_size(tty, real);
 		has_said |= out.end > 0;
@@ -149,8 +156,10 @@ bool terminal_relay(const struct hold *h)
 		return pid > 0;
 	call_null_stdio();
 	zns_process_signals();
-	/* Keep only the three descriptors: any other would stay open as long as the container
-	 * lives. */
+	/*
+	 * Keep only these three descriptors: any other one would stay open as long as the container
+	 * runs.
+	 */
 	for (int i = 0; i < 3; i++)
 		if ((fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 100)) < 0)
 			_exit(1);
@@ -164,7 +173,7 @@ bool terminal_relay(const struct hold *h)
 	sigprocmask(SIG_BLOCK, &winch, NULL);
 	prctl(PR_SET_NAME, "zns-terminal");
 	setsid();
-	/* so that the kernel sends SIGWINCH when the engine changes the size */
+	/* makes the kernel send SIGWINCH when the engine changes the size */
 	ioctl(fd[0], TIOCSCTTY, 0);
 	real = receive(fd[1], fd[2]);
 	if (real >= 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reads files that only root can have put in place. A container's creator chooses mounts, labels
- * and annotations, and can write files on the host through volumes. So names and options may come
- * only from files read here.
+ * and annotations, and can write files on the host through volumes. So names and options may only
+ * be taken from files that are read here.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -20,8 +20,10 @@ static bool root_only(int fd, mode_t type)
 	       (!st.st_uid || st.st_uid == geteuid()) && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Opens @name in directory @at; with AT_FDCWD @name is a path that the administrator gave.
- * -EPERM: others may write it. */
+/*
+ * Opens @name in the directory @at; with AT_FDCWD, @name is a path that the administrator gave.
+ * -EPERM: another user than root may write to it.
+ */
 static int open_own(int at, const char *name, mode_t type)
 {
 	int flags = type == S_IFDIR ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;
@@ -76,8 +78,10 @@ bool docker_only_roots(int at, const char *name)
 	return fd >= 0 && !fstat(fd, &st) && !fstat(at, &parent) && st.st_dev == parent.st_dev;
 }
 
-/* Opens the directory @own. Only root may be able to write it and the @above directories above
- * it. */
+/*
+ * Opens the directory @own. Only root may be able to write to it and to the @above directories
+ * above it.
+ */
 static int open_dir(const char *own, int above)
 {
 	char top[PATH_MAX], *names[4];
@@ -135,7 +139,7 @@ int docker_own_path(const struct docker_container *c, const char *name, char *ou
 	return n < len ? 0 : -ENAMETOOLONG;
 }
 
-/* Podman keeps these files in its checkpoint directory. */
+/* Podman keeps these files in its directory for checkpoints. */
 int docker_checkpoints_path(const struct docker_container *c, char *out, size_t len)
 {
 	return docker_own_path(c, *c->bundle ? "" : "checkpoints", out, len);

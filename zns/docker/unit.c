@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Writes the systemd unit of `docker schedule`. Its words come from the environment and the
- * command line, so they are quoted. */
+/*
+ * Makes the systemd unit of `docker schedule`. Its words come from the environment and the command
+ * line, so they are quoted.
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "docker.h"
 #include "zns/config.h"
 
-/* Quotes a word for a unit file, without specifiers; @exec: in a command line, where variables
- * are expanded as well. */
+/*
+ * Quotes a word for a unit file, without specifiers. @exec: the word is part of a command line, in
+ * which systemd expands variables too.
+ */
 static char *quoted(const char *s, bool exec)
 {
 	char *out = malloc(2 * strlen(s) + 3), *p = out;

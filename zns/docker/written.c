@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Was a file of a container written since its dump? Its memory fits its files only as they were
- * then. Change times (ctime) tell, since only the kernel sets them. */
+/*
+ * Was a file of the container written since its dump? Its memory fits only the files as they were
+ * then. Change times (ctime) tell, since only the kernel sets them.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,39 +15,42 @@
 #include <sys/wait.h>
 #include "docker.h"
 
-#define FILES_MAX 1000000 /* at most this many files are checked */
-#define DEPTH_MAX 200 /* nested directories; each needs an open descriptor */
+#define FILES_MAX 1000000 /* most files that are checked */
+#define DEPTH_MAX 200 /* most levels of directories, each of which needs an open descriptor */
 #define NOW_MAX 200
-/* time that the checking process has, after its limit, to report that the limit is over */
+/* ms; after its limit, the checking process has this long to report that the limit is over */
 #define GRACE_MS 1000
 
 /*
- * One check of a directory tree. The container writes these directories, and others that share a
+ * The check of a directory tree. The container writes to these directories, and others that share a
  * volume may do so at this moment. So each name is opened relative to its open directory, and no
  * link is followed.
  */
 struct look {
-	const char *top; /* path on the host: a volume, or the container's own files */
+	const char *top; /* path on the host, of a volume or of the container's own files */
 	const char *inside; /* the same directory's path in the container */
-	bool crosses; /* check file systems mounted below it as well */
-	bool chowned; /* Podman sets the owner of the container's root at each start */
+	bool crosses; /* also check file systems that are mounted below it */
+	bool chowned; /* ignore a change of the root's owner: Podman sets it at each start */
 	dev_t dev;
 	unsigned int depth;
-	const char *names[DEPTH_MAX]; /* names of the directories above, from the top on */
+	/* names of the directories from the top down to the present one */
+	const char *names[DEPTH_MAX];
 	/* when the container was frozen; NULL: any file is an error, except mount points */
 	const struct docker_frozen *frozen;
-	/* The container's mounts. Their mount points do not count: a restore creates them, and
-	 * may then fail. */
+	/*
+	 * The container's mounts. Their mount points are ignored: a restore creates them, and may
+	 * fail after that.
+	 */
 	struct json_object *mounts;
 	size_t left;
-	uint64_t until_ns; /* of CLOCK_MONOTONIC */
+	uint64_t until_ns; /* ns of CLOCK_MONOTONIC */
 	uint32_t limit_ms;
-	/* where the check is now, for the process that waits: NOW_MAX bytes of shared memory */
+	/* where the check is at present, for the waiting process: NOW_MAX bytes of shared memory */
 	char *now;
 	struct zns_err *err;
 };
 
-/* Text for an error: the tree's top, and @name in it. @name "": the top itself. */
+/* Text for an error: the path of the tree, and @name in it. @name "": the tree itself. */
 static const char *place(const struct look *l, const char *name, char *out, size_t len)
 {
 	char top[200], what[80];
@@ -62,8 +67,10 @@ static int unreadable(const struct look *l, int ret, const char *name)
 	return zns_fail_sys(l->err, ret, "%s", place(l, name, text, sizeof(text)));
 }
 
-/* Does @name's change time count for nothing? criu makes and removes a directory there while it
- * dumps mounts. */
+/*
+ * Is the change time of @name to be ignored? criu makes and removes a directory in it while it
+ * dumps mounts.
+ */
 static bool is_crius(const struct look *l, const char *name)
 {
 	if (!*name)
@@ -71,7 +78,10 @@ static bool is_crius(const struct look *l, const char *name)
 	return l->depth == 1 && !strcmp(l->inside, "/") && !strcmp(name, "tmp");
 }
 
-/* With --link-remap criu gives a deleted file that is open a name in its directory again. */
+/*
+ * Is this a name that criu makes? With --link-remap it gives a deleted file that is open a name in
+ * its directory again.
+ */
 static bool is_remap(const char *name)
 {
 	static const char remap[] = "link_remap.";
@@ -133,7 +143,10 @@ static int check_directory(const struct look *l, int fd, const char *name)
 	return written(l, name);
 }
 
-/* Has this entry no contents that could be written? Known only if the file system reports types. */
+/*
+ * Is this entry of a type without contents, which cannot be written? Known only if the file system
+ * reports types.
+ */
 static bool has_none(const struct dirent *e)
 {
 	return e->d_type != DT_REG && e->d_type != DT_DIR && e->d_type != DT_UNKNOWN;
@@ -163,7 +176,7 @@ static int not_its_images(const struct look *l, const char *name)
 		place(l, name, text, sizeof(text)));
 }
 
-/* Is @name, in the directory that is being read, path @to of the container? */
+/* Is @name, in the directory that is being read, the path @to of the container? */
 static bool is_place(const struct look *l, const char *name, const char *to)
 {
 	for (unsigned int i = 1; i <= l->depth; i++) {
@@ -177,7 +190,7 @@ static bool is_place(const struct look *l, const char *name, const char *to)
 	return !*to;
 }
 
-/* Is this file hidden from the container by a mount on it? */
+/* Is this file hidden from the container, because something is mounted on it? */
 static bool is_mount_point(const struct look *l, const struct dirent *e)
 {
 	bool found = false;
@@ -191,7 +204,7 @@ static bool is_mount_point(const struct look *l, const struct dirent *e)
 	return found;
 }
 
-/* Checks all entries of directory @fd, and closes it. */
+/* Checks all entries of the directory @fd, and closes it. */
 static int directory(struct look *l, int fd, const char *name)
 {
 	DIR *d = l->depth < DEPTH_MAX ? fdopendir(fd) : NULL;
@@ -281,8 +294,10 @@ static bool is_writable(struct json_object *mount)
 	       !has_option(mount, "rro");
 }
 
-/* The part behind userdata/ in a path of Podman, which has such directories below its root and
- * below its run directory. NULL: not such a path. */
+/*
+ * Returns the part behind userdata/ in a path of Podman, which has such directories below its root
+ * and below its run directory. NULL: it is no such path.
+ */
 static const char *in_userdata(const char *from)
 {
 	static const char above[] = "-containers/", below[] = "/userdata/";
@@ -298,7 +313,7 @@ static const char *in_userdata(const char *from)
 	return id + DOCKER_ID_LEN + strlen(below);
 }
 
-/* Podman creates these anew for each start. */
+/* Is it one of the files that Podman creates anew for each start? */
 static bool is_podmans(const char *from)
 {
 	static const char *const made[] = {
@@ -346,8 +361,10 @@ static bool keeps_podman(const char *own)
 	return !strcmp(strrchr(own, '/'), "/userdata");
 }
 
-/* What a kubelet and its CRI mount into each container. A volume that a pod mounts there itself is
- * taken for theirs. */
+/*
+ * Is it a file that a kubelet and its CRI mount into each container? A volume that a pod mounts
+ * there itself is taken for such a file.
+ */
 static bool is_cris(struct json_object *mount)
 {
 	static const char *const made[] = { "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
@@ -360,8 +377,10 @@ static bool is_cris(struct json_object *mount)
 	return false;
 }
 
-/* Is it a file that the engine keeps, such as hosts or resolv.conf, for this container or for
- * the one whose network it shares? */
+/*
+ * Is it a file that the engine keeps, such as hosts or resolv.conf, for this container or for the
+ * one whose network it shares?
+ */
 static bool is_engines(struct json_object *mount, const char *from, const char *own)
 {
 	if (!*own)
@@ -370,7 +389,9 @@ static bool is_engines(struct json_object *mount, const char *from, const char *
 				   !strncmp(from, own, (size_t)(strrchr(own, '/') + 1 - own));
 }
 
-/* The next writable volume at or after mount *@at, and its source. NULL: there are no more. */
+/*
+ * Returns the next writable volume at or after mount *@at, and its source. NULL: there are no more.
+ */
 static struct json_object *next_volume(struct json_object *spec, const char *own, size_t *at,
 				       const char **from)
 {
@@ -440,7 +461,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 	return ret;
 }
 
-/* In shared memory: what the checking process reports to the waiting one. */
+/* Shared memory, in which the checking process reports to the waiting one. */
 struct report {
 	bool done;
 	int ret;
@@ -448,8 +469,10 @@ struct report {
 	char now[NOW_MAX];
 };
 
-/* The checking process. It may hang as long as a file server is away, so it keeps nothing open
- * that others need. */
+/*
+ * The checking process. It may hang as long as a file server does not respond, so it keeps nothing
+ * open that others need.
+ */
 static void __attribute__((noreturn))
 look_alone(struct json_object *spec, const char *own, struct look *l, struct report *r)
 {
@@ -498,7 +521,9 @@ int docker_written_since(struct json_object *spec, const char *own,
 			zns_fail(err, ret, "the check of the container's files ended too early");
 	} else if (ret) {
 		zns_fail_sys(err, ret, "cannot start a process that checks the container's files");
-		/* killed but not waited for: it cannot die while the kernel waits for a file server */
+		/*
+		 * kill it without waiting: it cannot die while the kernel waits for a file server
+		 */
 	} else {
 		kill(pid, SIGKILL);
 		ret = zns_fail(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * docker checkpoint: asks the broker for admission, then calls Docker. containerd freezes the
- * container before criu starts, so a dump that waits for admission by itself would keep the
- * container frozen. A ticket passes the lease that was granted here on to the dump.
+ * container before criu starts, so if the dump itself waited for admission, the container would be
+ * frozen meanwhile. A ticket passes the lease that was granted here on to the dump.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	if (s->source[DOCKER_ALLOC])
 		begin.alloc = (char *)s->value[DOCKER_ALLOC];
 	begin.admission = (char *)admission;
-	/* Ceilings count for the user of the container's first process, as in the dump itself. */
+	/* limits apply to the user of the container's first process, as in the dump itself */
 	snprintf(proc, sizeof(proc), "/proc/%d",
 		 json_object_get_int(zns_json_get(zns_json_get(t->json, "State"), "Pid")));
 	if (!stat(proc, &st)) {
@@ -200,7 +200,9 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	ask.name = args.argc == 2 ? args.argv[1] : name;
 	start = zns_mono_ns();
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
-	/* Not an error: a newer Docker, or another machine, can restore this checkpoint. */
+	/*
+	 * Not an error: a newer version of Docker, or another machine, can restore this checkpoint.
+	 */
 	if (!ret && docker_cannot_restore(&d, &t))
 		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n",
 			d.version, t.c.name);

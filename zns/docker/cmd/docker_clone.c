@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * docker clone: makes a container that starts from another one's checkpoint. Docker has no command
- * for this. But a checkpoint is a directory with a handle, so a copy of it below the new container
- * is enough.
+ * docker clone: makes a container that starts from another container's checkpoint. Docker has no
+ * command for this. But a checkpoint is a directory with a handle, so it suffices to copy it to the
+ * new container.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include "docker_cmd.h"
 
-/* a directory may have plain copies of at most 64 KiB and handles of 256 KiB */
+/* bytes; a directory may have plain copies of at most 64 KiB and handles of 256 KiB */
 #define IMAGE_MAX MIB(4)
 
 static int copy_dir(const char *from, const char *to, struct zns_err *err)
@@ -45,8 +45,10 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 
 #define CLONE_REPO "zns-clone"
 
-/* Removes images of earlier clones. Docker refuses to remove those that a container uses. No
- * other program uses this prefix for names. */
+/*
+ * Removes images of earlier clones. Docker refuses to remove those that a container uses. No other
+ * program uses this prefix for names.
+ */
 static void prune_images(const struct docker_daemon *d)
 {
 	struct json_object *list = NULL, *tags;
@@ -86,7 +88,7 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 	ret = docker_api_call(&d->api, "GET", path, NULL, &o, &none);
 	if (ret)
 		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
-	/* the given name may be a prefix of another container's id */
+	/* compare the whole name, since @name may also be a prefix of another container's id */
 	has = zns_json_str(o, "Name");
 	taken = has && *has == '/' && !strcmp(has + 1, name);
 	json_object_put(o);
@@ -95,7 +97,8 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 }
 
 /*
- * One clone at a time: until its container exists, another call would remove its image as unused.
+ * Takes a lock, so that one clone is made at a time: until its container exists, another call would
+ * remove its image as unused.
  */
 static int lock_images(struct zns_err *err)
 {
@@ -116,9 +119,11 @@ static int lock_images(struct zns_err *err)
 	return fd;
 }
 
-/* The processes need the files that the container changed. So make an image of its present
- * state, with a new tag each time, since a tag that is used again would be taken from its
- * earlier image. */
+/*
+ * Makes an image of the container's present state, since the processes need the files that it has
+ * changed. Each image gets a new tag: for a tag that exists already, Docker would use the earlier
+ * image.
+ */
 static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name,
 		    char *out, size_t len, struct zns_err *err)
 {
@@ -149,7 +154,7 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	return ret;
 }
 
-/* POST /containers/create with the settings from inspect. Returns the new id. */
+/* Sends POST /containers/create with the settings from inspect. Returns the new id. */
 static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image,
 		  const char *name, char *id, size_t len, struct zns_err *err)
 {
@@ -165,8 +170,10 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 		return zns_fail(err, -ENOMEM, "the container's description cannot be copied");
 	}
 	json_object_object_add(body, "Image", ctl_j_text(image));
-	/* The host name is in the checkpoint. A port can be bound only once, so the clone
-	 * publishes none. */
+	/*
+	 * Remove the host name, which is in the checkpoint, and the ports: a port can be bound only
+	 * once, so the clone publishes none.
+	 */
 	json_object_object_del(copy, "PortBindings");
 	json_object_object_add(copy, "ContainerIDFile", json_object_new_string(""));
 	json_object_object_add(body, "HostConfig", copy);
@@ -194,8 +201,10 @@ static int start_clone(const struct docker_daemon *d, const struct docker_target
 	ret = copy_dir(e->dir, path, err);
 	if (ret)
 		return ret;
-	/* zns-runc refuses another container's checkpoint unless root allows it. This file
-	 * allows it, in a directory where only dockerd can write. */
+	/*
+	 * zns-runc refuses another container's checkpoint unless root allows it. This file allows
+	 * it, and is in a directory where only dockerd can write.
+	 */
 	snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, d->root, id);
 	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1,
 			       0600);
@@ -221,7 +230,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 
 	if (!docker_good_name(name))
 		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a container's name", name);
-	ret = name_is_free(d, name, err); /* checked before anything is created */
+	ret = name_is_free(d, name, err); /* check this before anything is created */
 	if (ret)
 		return ret;
 	ret = docker_entries(&t->c, &list, &nr, err);
@@ -246,7 +255,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
 		ret = start_clone(d, t, id, &list[i], err);
-		if (ret) { /* removes the half-made clone */
+		if (ret) { /* remove the incomplete clone */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
 		}

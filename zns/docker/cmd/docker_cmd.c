@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-docker, which `znsctl docker` becomes: the table of sub-commands */
+/* znsctl-docker, the program that `znsctl docker` executes: its table of sub-commands */
 #include <string.h>
 #include "docker_cmd.h"
 

@@ -97,7 +97,10 @@ int docker_start_from(const struct docker_daemon *d, const struct docker_target 
 		snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, name);
 		return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
 	}
-	/* An ordinary start, in which zns-runc resumes the container: Docker cannot restore. */
+	/*
+	 * Docker cannot restore, so start it in the ordinary way: zns-runc then resumes the
+	 * container.
+	 */
 	snprintf(c.root, sizeof(c.root), "%s", d->root);
 	snprintf(c.id, sizeof(c.id), "%s", id);
 	ret = docker_resume_ask(&c, name, what, sizeof(what), err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker install, uninstall: puts our runtime into the daemon's configuration, which stays valid
- * at every step */
+/*
+ * docker install, uninstall: adds our runtime to the daemon's configuration file, which is valid at
+ * every moment
+ */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -20,7 +22,7 @@ struct edit {
 	struct ctl_args args;
 };
 
-/* Not our own wrapper, which would call itself for ever. */
+/* Is it runc, and not zns-runc? zns-runc would call itself for ever. */
 static bool is_runc(const char *path)
 {
 	char *argv[] = { (char *)path, (char *)"--version", NULL };
@@ -74,7 +76,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 	if (e->data_root && (*e->data_root != '/' || strlen(e->data_root) >= sizeof(e->root)))
 		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted",
 				e->data_root);
-	/* If the file is a symbolic link, its target is edited and the link stays. */
+	/* if the file is a symbolic link, edit its target and keep the link */
 	if (!realpath(config, e->path) &&
 	    (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
@@ -109,8 +111,10 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	return r;
 }
 
-/* Finds the directory in which the daemon keeps its containers: the option, else what the
- * running daemon says if it uses this file, else what the file says. */
+/*
+ * Finds the directory in which the daemon keeps its containers: as given by the option, else as
+ * reported by the running daemon if it uses this file, else as the file says.
+ */
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = zns_json_str(e->o, "data-root"), *root = e->data_root;
@@ -122,8 +126,10 @@ static int find_root(struct edit *e, struct zns_err *err)
 	daemon = !root && its_file && !docker_daemon_open(&d, e->host, &ignored);
 	if (!root && e->host && !daemon)
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
-	/* With userns-remap the daemon's root lies below the one in the file. If they differ in
-	 * another way, the file was changed after the daemon had started. */
+	/*
+	 * With userns-remap the daemon's root is below the one in the file. If they differ in
+	 * another way, the file was changed after the daemon had started.
+	 */
 	if (daemon && (!in_file || !strncmp(d.root, in_file, strlen(in_file))))
 		root = d.root;
 	if (!root)
@@ -151,15 +157,17 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 	}
 	r = json_object_new_object();
 	list = json_object_new_array();
-	/* The daemon does not have our environment. */
+	/* pass it as an argument: the daemon does not have our environment */
 	if (secure_getenv("ZNS_CONFIG"))
 		add_arg(list, "--zns-config", zns_config_dir());
 	if (secure_getenv("ZNS_RUN"))
 		add_arg(list, "--zns-run", zns_run_dir());
 	if (e->runc)
 		add_arg(list, "--zns-runc", e->runc);
-	/* Only from the installer's word and never from a container: its creator chooses what a
-	 * container's files say. */
+	/*
+	 * Pass it as an argument of the runtime, so that only the installer decides it, and never a
+	 * container, whose creator chooses the contents of its files.
+	 */
 	add_arg(list, "--zns-docker-root", e->root);
 	json_object_object_add(r, "path", json_object_new_string(path));
 	json_object_object_add(r, "runtimeArgs", list);
@@ -274,7 +282,7 @@ int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret;
 }
 
-/* We added "experimental" only if the original file lacked it. */
+/* Was "experimental" added by us? We added it only if the original file lacked it. */
 static bool experimental_was_ours(const struct edit *e)
 {
 	struct json_object *b = NULL, *x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Lists the checkpoints in a container's directory, and decides which to keep. */
+/* Lists the checkpoints in a container's directory, and decides which of them to keep. */
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
@@ -69,7 +69,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 	return 0;
 }
 
-/* Does the broker have checkpoint @id? Asks for a restore lease and releases it at once. */
+/* Does the broker have the checkpoint? Asks for a restore lease and releases it at once. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -110,7 +110,7 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
-		/* A clone may refer to the same checkpoint. */
+		/* a clone may refer to the same checkpoint */
 		m = (struct docker_made){ .root = c->root,
 					  .container_id = c->id,
 					  .checkpoint_name = list[i].name,

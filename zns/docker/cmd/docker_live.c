@@ -14,7 +14,7 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		return DOCKER_UNKNOWN;
 	}
 	gethostname(host, sizeof(host) - 1);
-	if (o->host && strcmp(o->host, host)) { /* the checkpoint was written on another host */
+	if (o->host && strcmp(o->host, host)) { /* the checkpoint was made on another host */
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}
@@ -26,8 +26,10 @@ static const char *const word[] = {
 	[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
 };
 
-/* Arguments: KIND ROOT CONTAINER_ID NAME ID ENDED CREATED_NS, from a checkpoint's record; "": not
- * set. */
+/*
+ * Arguments: KIND ROOT CONTAINER_ID NAME ID ENDED CREATED_NS, from a checkpoint's record; "": not
+ * set.
+ */
 int docker_life(int argc, char **argv)
 {
 	uint8_t id[ZNS_UUID_LEN];

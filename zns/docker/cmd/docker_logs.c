@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker logs: criu's log of a dump, from the device, or of a restore, from the run-time
- * directory */
+/* docker logs: criu's log of a dump, from the device, or of a restore, from the run directory */
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/reader.h"
 
 #define LOG_NAME "dump.log"
 
-/* A container's name or id means its last checkpoint. */
+/* Finds a checkpoint. The name or id of a container means its last checkpoint. */
 static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], struct zns_err *err)
 {
 	cleanup_answer ZnsPb__Response *r = NULL;
@@ -62,12 +61,14 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 			       &text, &len, err);
 
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main() reports a write error */
+		fwrite(text, 1, len, stdout); /* ctl_end() reports a write error */
 	return ret;
 }
 
-/* A restored container, such as a clone, may have no checkpoint. Then Docker is asked for the
- * container of this name, or the name is taken as an id. */
+/*
+ * Shows the log of a restore. A restored container, such as a clone, may have no checkpoint. Then
+ * Docker is asked for the container of this name, or the name is taken as an id.
+ */
 static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;
@@ -85,7 +86,7 @@ static int show_restore(const struct ctl_args *args, const char *host, struct zn
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
 	ret = docker_restore_log(target ? t.c.id : id, &text, &len, err);
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main() reports a write error */
+		fwrite(text, 1, len, stdout); /* ctl_end() reports a write error */
 	if (target)
 		docker_target_close(&t);
 	if (daemon)

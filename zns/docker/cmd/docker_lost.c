@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Checkpoints that Docker lost: it fails after the dump (with a full disk, say) and removes the
- * directory, while the container has ended. The catalogue still has the checkpoint. From it we make
- * the parts of the directory that Docker needs.
+ * Checkpoints that Docker has lost: if Docker fails after the dump (for example because of a full
+ * disk), it removes the directory, although the container has ended. The catalogue still has the
+ * checkpoint. From it we make the parts of the directory that Docker needs.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -16,8 +16,10 @@ static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 	return false;
 }
 
-/* With @name: is it a checkpoint of that name? Without: did this checkpoint end the container,
- * and was the container not started since? */
+/*
+ * With @wanted: has the checkpoint this name? Without: did this checkpoint end the container, and
+ * was the container not started since?
+ */
 static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k,
 		    const char *wanted)
 {
@@ -45,8 +47,9 @@ static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, con
 	*list = e;
 	e += (*nr)++;
 	memset(e, 0, sizeof(*e));
-	/* Without a name in the record it was made elsewhere, or Docker's name for it is
-	 * unknown. */
+	/*
+	 * without a name in its record, it was made elsewhere, or Docker's name for it is unknown
+	 */
 	if (name && docker_good_name(name))
 		snprintf(e->name, sizeof(e->name), "%s", name);
 	else
@@ -73,7 +76,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		/* another device may have the checkpoint */
+		/* continue: another device may have the checkpoint */
 		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {
 			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n",
 				reg[i].path, away.msg);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker recover: after a crash of the container or host, starts it from its newest usable
- * checkpoint */
+/*
+ * docker recover: after a crash of the container or the host, starts the container from its newest
+ * usable checkpoint
+ */
 #include <string.h>
 #include "docker_cmd.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker schedule: periodic checkpoints, by a systemd timer or by a process that stays (--loop) */
+/*
+ * docker schedule: periodic checkpoints, by a systemd timer or by a process that keeps running
+ * (--loop)
+ */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,8 +56,10 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 
 	if (n <= 0)
 		return zns_fail_sys(err, (int)n, "/proc/self/exe");
-	/* systemd does not start a oneshot service that still runs, so a checkpoint that takes
-	 * longer than the period delays the next one. */
+	/*
+	 * systemd does not start a oneshot service that still runs, so if a checkpoint takes longer
+	 * than the period, the next one is delayed.
+	 */
 	ret = docker_unit_service(container, self, host, keep, &service, err);
 	if (ret)
 		return ret;
@@ -75,7 +80,7 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	return ret;
 }
 
-/* One failure does not end the loop: the container may be stopped for a while. */
+/* A failure does not end the loop: the container may be stopped for a while. */
 static int loop(const struct ctl_cmd *cmd, const char *host, const char *container, uint64_t every,
 		unsigned keep, uint64_t count)
 {

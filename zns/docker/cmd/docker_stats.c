@@ -6,18 +6,18 @@
 
 struct row {
 	const ZnsPb__Checkpoint *last;
-	const ZnsPb__RestoreStat *restore; /* NULL: no restore is known */
+	const ZnsPb__RestoreStat *restore; /* the last restore; NULL: none is known */
 	size_t nr;
 	uint64_t bytes;
 };
 
-/* Does it belong to a container of any engine: Docker, Podman or CRI? */
+/* Does the checkpoint belong to a container of any engine: Docker, Podman or CRI? */
 static bool has_container(const ZnsPb__Checkpoint *c)
 {
 	return c->origin && c->origin->kind && c->origin->container_id && *c->origin->container_id;
 }
 
-/* The list has the order of commit, so the last one is the newest. */
+/* The list is in the order of commits, so the last one is the newest. */
 static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 {
 	size_t i, k, nr = 0;
@@ -124,7 +124,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	char dev[ZNS_UUID_STR];
-	const char *host = NULL; /* every sub-command accepts it; unused here */
+	const char *host = NULL; /* every sub-command accepts this option; it is not used here */
 	struct ctl_fold fold;
 	bool head = false;
 	size_t nr = 0, i;
@@ -138,7 +138,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = zns_registered_list(&regs, &nr, &err);
 	list = json_object_new_array();
 	ctl_fold_begin(&fold);
-	/* An unreachable device does not hide the others. */
+	/* if a device is unreachable, the others are still shown */
 	for (i = 0; !ret && i < nr; i++)
 		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL,
 			       list, args.json, &head, &err))

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker status: are all parts for a checkpoint there, and what can this daemon not do? */
+/*
+ * docker status: is everything installed that a checkpoint needs, and what can this daemon not do?
+ */
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/track.h"
 
 struct look {
 	const char *config, *name, *host;
-	struct json_object *file; /* the runtime in the file, or NULL */
-	struct json_object *running; /* the runtime in the running daemon, or NULL */
+	struct json_object *file; /* our runtime in the configuration file; NULL: none */
+	struct json_object *running; /* our runtime in the running daemon; NULL: none */
 	struct docker_daemon d;
 	bool daemon;
 	struct zns_err no_daemon, no_device;
@@ -30,7 +32,7 @@ static const char *root_of(struct json_object *runtime)
 	return root;
 }
 
-/* The running daemon's value. If the daemon does not show arguments, the file's value. */
+/* The value of the running daemon or, if the daemon does not show arguments, of the file. */
 static const char *runtime_root(const struct look *l)
 {
 	bool said = l->running && zns_json_get(l->running, "runtimeArgs");
@@ -129,8 +131,10 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!docker_runtime_is_ours(l.file))
 		l.file = NULL;
 	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
-	/* The running daemon decides: it may read another file or get its runtimes from its
-	 * command line. */
+	/*
+	 * The running daemon decides: it may read another file, or get its runtimes from its
+	 * command line.
+	 */
 	l.running = zns_json_get(zns_json_get(l.d.info, "Runtimes"), l.name);
 	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker suspend and resume: do once what the labels zns.stop and zns.resume do at every stop
- * and start. */
+/*
+ * docker suspend and resume: do once what the labels zns.stop and zns.resume do at every stop and
+ * start.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -31,12 +33,13 @@ static int set_policy(const struct docker_daemon *d, const struct docker_target 
 }
 
 /*
- * In the container's own directory: the restart policy that a suspend has removed. The suspend has
- * it locked until it has set the policy again; if it is killed, the next command does so.
+ * File in the container's own directory: the restart policy that a suspend has removed. The suspend
+ * holds a lock on it until it has restored the policy. If the suspend is killed, the next command
+ * restores it.
  */
 #define POLICY_FILE "zns-restart"
 
-/* Opens the file, and locks it. -EBUSY: a suspend has it. */
+/* Opens the file and locks it. -EBUSY: a suspend has locked it. */
 static int policy_lock(const struct docker_container *c, int flags, char *path, size_t len)
 {
 	int fd, ret = docker_own_path(c, POLICY_FILE, path, len);
@@ -53,7 +56,7 @@ static int policy_lock(const struct docker_container *c, int flags, char *path, 
 	return -EBUSY;
 }
 
-/* @policy NULL: the container has none, and only the lock counts. */
+/* @policy NULL: the container has none, and only the lock is needed. */
 static int policy_keep(const struct docker_target *t, struct json_object *policy, int *lock,
 		       char *path, size_t len, struct zns_err *err)
 {
@@ -84,11 +87,14 @@ static bool is_locked(const struct docker_container *c)
 	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB);
 }
 
-#define AGAIN_US 2000000 /* longer than dockerd takes to call the runtime, or to see the end */
+/* us; longer than dockerd takes to call the runtime, or to notice the end */
+#define AGAIN_US 2000000
 
-/* Does dockerd still dump the container, although the command that asked for it was killed? With
- * its policy it would be started at the end of that dump. zns-runc has the lock, but dockerd takes
- * a moment before and after it. */
+/*
+ * Does dockerd still dump the container, although the command that requested it was killed? If the
+ * restart policy were restored now, dockerd would start the container at the end of that dump.
+ * zns-runc holds a lock during the dump, but dockerd needs a moment before and after it.
+ */
 static bool is_dumped(const struct docker_target *t)
 {
 	if (is_locked(&t->c))
@@ -112,7 +118,7 @@ static int policy_back(const struct docker_daemon *d, const char *id, struct zns
 
 	if (!ret && (lock = policy_lock(&t.c, 0, path, sizeof(path))) >= 0) {
 		ret = docker_read_own(d->root, id, POLICY_FILE, &text, &len, err);
-		/* a file without a policy is of a suspend that was killed before it removed one */
+		/* if the file contains no policy, the suspend was killed before it removed one */
 		if (!ret && !restart_policy(&t) &&
 		    !zns_json_parse(POLICY_FILE, text, len, &policy, NULL) &&
 		    !(later = is_dumped(&t)))
@@ -147,8 +153,11 @@ void docker_policies_back(const struct docker_daemon *d)
 		closedir(all);
 }
 
-/* Ends the container by a checkpoint. A restart policy would take that end for a crash, so it is
- * removed before and set again after. Ctrl-C is ignored in between. */
+/*
+ * Ends the container by a checkpoint. With a restart policy, dockerd would take this for a crash
+ * and restart it, so the policy is removed before and restored afterwards. Ctrl-C is ignored
+ * meanwhile.
+ */
 int docker_suspend_one(const struct docker_daemon *d, const struct docker_target *t,
 		       const char *name, const char *admission, struct zns_err *err)
 {
@@ -181,8 +190,10 @@ int docker_suspend_one(const struct docker_daemon *d, const struct docker_target
 	return ret ? ret : docker_thin_out(d, &t->c, DOCKER_STOP_PREFIX, name, 0, err);
 }
 
-/* Will dockerd start the container cold? dockerd itself starts it by its restart policy, and
- * `docker suspend` requests no resume for such a start. */
+/*
+ * Will dockerd start the container cold? It does if it starts the container by its restart policy,
+ * since `docker suspend` requests no resume for such a start.
+ */
 static bool starts_cold(const struct docker_target *t)
 {
 	struct zns_err err = ZNS_ERR_INIT;

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* docker suspend --all: before a shutdown, suspends as many containers as the time allows. The
- * engine stops the others by a signal, since a checkpoint killed half-way would leave them
- * neither memory nor a clean end. */
+/*
+ * docker suspend --all: before a shutdown, suspends as many containers as the time allows. The
+ * engine stops the others by a signal, since a checkpoint that is killed halfway would leave them
+ * neither memory nor a clean end.
+ */
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/process.h"
 
 #define SAMPLE_MS 500
-/* CPU time in ticks within SAMPLE_MS up to which a container counts as idle: 4 % at 100 ticks a
- * second */
+/*
+ * a container that uses at most this many ticks of CPU time within SAMPLE_MS counts as idle: 4 % at
+ * 100 ticks a second
+ */
 #define IDLE_TICKS 2
-/* bandwidth assumed until one was measured, if the container requests none */
+/* bytes per second; assumed until a rate was measured, if the container requests none */
 #define RATE_BYTES_S MIB(200)
-#define OVERHEAD_NS 1000000000ull /* fixed cost of one suspend */
-#define ANSWER_S 5 /* dockerd may answer this many seconds after the time is over */
+#define OVERHEAD_NS 1000000000ull /* ns; fixed cost of one suspend */
+#define ANSWER_S 5 /* s; dockerd may answer this long after the time is over */
 
 struct all {
 	struct docker_daemon *d;
 	struct docker_candidate *list;
 	size_t nr;
-	uint64_t until_ns; /* time of CLOCK_MONOTONIC; UINT64_MAX: no limit */
+	uint64_t until_ns; /* ns of CLOCK_MONOTONIC; UINT64_MAX: no limit */
 	bool limited;
-	uint64_t bytes, took_ns; /* sums over the containers suspended so far */
+	uint64_t bytes, took_ns; /* sums over the containers that were suspended so far */
 	struct json_object *said;
 	bool json, failed;
 };
@@ -33,7 +37,7 @@ static uint64_t ticks_of(pid_t pid)
 	       zns_process_tree(pid, ZNS_PROCESS_SYSTEM_TICKS);
 }
 
-/* Is it a container whose stop is a checkpoint, from which a start resumes? */
+/* Is it a container that is stopped by a checkpoint, from which a start resumes? */
 static bool is_candidate(struct docker_daemon *d, const struct docker_target *t,
 			 struct docker_candidate *o)
 {
@@ -72,11 +76,13 @@ static int find(struct all *a, struct zns_err *err)
 		struct zns_err ignored = ZNS_ERR_INIT;
 		struct docker_target t = { 0 };
 
-		/* a container that ended in the meantime is skipped */
+		/* a container that has ended meanwhile is skipped */
 		if (id && !docker_target_open(a->d, id, &t, &ignored) &&
 		    is_candidate(a->d, &t, &a->list[a->nr])) {
-			/* If this program is killed, the engine stops the remaining containers
-			 * by signals. */
+			/*
+			 * note this now: if this program is killed, the engine stops the remaining
+			 * containers by signals
+			 */
 			if (a->limited)
 				docker_stop_by_signal(&t.c);
 			a->nr++;
