@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull: a checkpoint from a registry. The layers of ours go from skopeo straight to zones
- * (proxy.h), and are durable when their digests are right. A stranger's image, in which the
- * checkpoint is still to be found, comes to a layout first; likewise with a skopeo that has no
- * proxy.
+ * pull: fetches a checkpoint from a registry. Layers that we have made are written directly from
+ * skopeo to zones (proxy.h), and become durable when their digests are right. An image of another
+ * program, in which the checkpoint has to be searched first, is copied to a layout before; the same
+ * if skopeo has no proxy.
  */
 #include <string.h>
 #include "export_oci.h"
@@ -11,7 +11,7 @@
 #include "proxy.h"
 #include "skopeo.h"
 
-/* From docker://REGISTRY/PATH/NAME:TAG it takes NAME. */
+/* Takes NAME from docker://REGISTRY/PATH/NAME:TAG as the container's name. */
 static void name_it(struct import *x, const char *registry)
 {
 	const char *slash = strrchr(registry, '/'), *name = slash ? slash + 1 : registry;
@@ -39,8 +39,10 @@ static int through_layout(struct skopeo *w, struct import *x, const char *spec, 
 	return ret;
 }
 
-/* -ENODATA: no layer was made by us; -ENOTSUP: this skopeo cannot do it. In both cases nothing was
- * done. */
+/*
+ * Imports the layers directly. -ENODATA: none of the layers was made by us; -ENOTSUP: this skopeo
+ * has no proxy. In both cases nothing was changed.
+ */
 static int straight(struct skopeo *w, struct import *x, const char *spec, const char *handle,
 		    struct import_levels **levels, struct zns_err *err)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * push: a checkpoint to a registry. Its layers are read from zones twice: for their digests, which
- * an image must name before its layers, and when skopeo asks for them. They lie nowhere in between
- * (export_serve.h), unless this process may not mount.
+ * push: sends a checkpoint to a registry. Its layers are read from zones twice: for their digests,
+ * which an image must name before its layers, and when skopeo reads them. They are not stored in
+ * between (export_serve.h), unless this process may not mount.
  */
 #include <string.h>
 #include <sys/stat.h>
 #include "export_serve.h"
 #include "skopeo.h"
 
-#define LAYERS "layers" /* beside the layout */
+#define LAYERS "layers" /* directory beside the layout */
 
 static int send_it(struct export_oci *e, struct skopeo *w, bool silent, struct zns_err *err)
 {
@@ -35,7 +35,7 @@ static int send_it(struct export_oci *e, struct skopeo *w, bool silent, struct z
 	if (!ret)
 		ret = skopeo_copy(w, from, (char *)w->registry, silent, err);
 	served = export_serve_end(serve, &why);
-	if (ret && served) /* the writer's error is more precise than the reader's */
+	if (ret && served) /* the error of the writer is more precise than that of the reader */
 		*err = why;
 	export_oci_end(e);
 	return ret;

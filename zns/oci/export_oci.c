@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A checkpoint as an OCI image: its layers */
+/* Exports a checkpoint as an OCI image: makes its layers */
 #include <stdlib.h>
 #include <string.h>
 #include "export_oci.h"
 #include "zns/grow.h"
 
-/* The first bytes of a layer: the directories that its files are in. */
+/* Begins a layer with the directories that contain its files. */
 static int layer_dirs(const struct export *x, struct ctl_pack *p, uint32_t level,
 		      struct zns_err *err)
 {
@@ -22,7 +22,10 @@ int export_layer(struct export *x, int fd, uint32_t level, bool link,
 {
 	char id[ZNS_UUID_STR], to[128];
 	struct ctl_pack *p = NULL;
-	/* a sealed layer is the same on every device, whenever it was copied there */
+	/*
+	 * use no time for a sealed layer, so that it is the same on every device, whenever it was
+	 * copied there
+	 */
 	int64_t created = x->sealed ? 0 : export_level(x, level)->checkpoint->created_ns;
 	int ret = ctl_pack_open(fd, "-", created / 1000000000, &p, err);
 
@@ -56,7 +59,7 @@ static int note_layer(struct export_oci *x, const struct ctl_oci *o, uint32_t le
 	return 0;
 }
 
-/* Level @level of the chain, or the link to its newest. */
+/* Makes the layer of level @level of the chain, or the layer with the link to the newest level. */
 static int layer(struct export_oci *e, struct ctl_oci *o, uint32_t level, bool link, uint8_t *buf,
 		 struct zns_err *err)
 {
@@ -85,7 +88,7 @@ int export_to_oci(struct export_oci *e, struct zns_err *err)
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(e, o, l, false, buf, err);
-	if (!ret && !x->sealed) /* a sealed layer has no images that criu could read */
+	if (!ret && !x->sealed) /* a sealed layer contains no images that criu could read */
 		ret = layer(e, o, 0, true, buf, err);
 	if (!ret)
 		ret = ctl_oci_publish(o, x->h.c->container, origin ? origin->kind : NULL,

@@ -6,19 +6,21 @@
 #include "../transfer/images/export.h"
 #include "oci.h"
 
-/* A layer that is in no file: whoever wants its bytes has export_layer() make them. */
+/* A layer that is in no file: export_layer() makes its bytes when they are needed. */
 struct export_layer {
 	char digest[CTL_OCI_DIGEST];
 	uint64_t size;
 	uint32_t level;
-	bool link; /* has only a link to the newest checkpoint */
+	bool link; /* the layer contains only a link to the newest checkpoint */
 };
 
 struct export_oci {
-	struct export x; /* first */
+	struct export x; /* must be the first member */
 	char digest[CTL_OCI_DIGEST]; /* digest of the image */
-	/* Not NULL: the layers are links into this directory, and are not written; @layers
-	 * describes them. */
+	/*
+	 * Not NULL: layers are not written, but become links to this directory; @layers describes
+	 * them.
+	 */
 	const char *elsewhere;
 	struct export_layer *layers;
 	size_t nr_layers, max_layers;
@@ -30,9 +32,11 @@ extern const struct export_form export_oci_form;
 	}
 void export_oci_end(struct export_oci *e); /* may be called in any state */
 
-/* export_sealed.c: is it one, and can all of its chain be sent as it is? */
+/*
+ * export_sealed.c: is the checkpoint encrypted, so that its whole chain can be exported as it is?
+ */
 int export_is_sealed(struct export *x, struct zns_err *err);
-/* Writes a level's layer without its directories. */
+/* Writes a level's layer, without the directories at its begin. */
 int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
 			struct zns_err *err);
 int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
@@ -40,8 +44,10 @@ int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,
 
 /* export_oci.c */
 int export_to_oci(struct export_oci *e, struct zns_err *err);
-/* The tar of a layer of an OCI image to @fd, unless that is -1, and to @tee. The same bytes each
- * time. @buf: of EXPORT_CHUNK. */
+/*
+ * Writes the tar archive of a layer to @fd, unless that is -1, and to @tee. The bytes are the same
+ * each time. @buf: EXPORT_CHUNK bytes.
+ */
 int export_layer(struct export *x, int fd, uint32_t level, bool link,
 		 int (*tee)(void *arg, const void *buf, size_t len), void *arg, uint8_t *buf,
 		 struct zns_err *err);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An encrypted checkpoint into an OCI image as it is on the device: no key is needed (oci.h). */
+/*
+ * Exports an encrypted checkpoint to an OCI image as it is on the device: no key is needed (oci.h).
+ */
 #include <string.h>
 #include "export_oci.h"
 #include "zns/crypt.h"

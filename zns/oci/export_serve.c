@@ -21,17 +21,17 @@ struct export_serve {
 	struct fuse *fuse;
 	bool mounted, running;
 	pthread_t loop;
-	struct stream *streams; /* the loop's */
+	struct stream *streams; /* used by the FUSE loop only */
 	pthread_mutex_t lock; /* protects the members below */
-	struct zns_err err; /* the first that a reader met */
+	struct zns_err err; /* the first error that a reader got */
 };
 
-/* A layer that is open: a thread produces its bytes, and a buffer has the next ones. */
+/* An open layer: a thread makes its bytes, and a buffer has the next ones. */
 struct stream {
 	struct export_serve *serve;
 	struct stream *next;
 	size_t layer;
-	uint64_t pos; /* bytes that were read */
+	uint64_t pos; /* number of bytes that were read */
 	bool running;
 	pthread_t thread;
 	struct ctl_flow *flow;
@@ -63,7 +63,7 @@ static void *make(void *arg)
 				     &err) :
 			zns_fail(&err, -ENOMEM, "no memory for a buffer");
 
-	/* -EPIPE: the reader has closed the file, or reads from an earlier offset */
+	/* -EPIPE is no error: the reader has closed the file, or reads from an earlier offset */
 	if (ret && ret != -EPIPE)
 		note(t->serve, &err);
 	ctl_flow_end(t->flow);
@@ -78,7 +78,7 @@ static int start(struct stream *t)
 	if (!t->flow)
 		return -ENOMEM;
 	t->pos = 0;
-	/* its counters belong to this thread */
+	/* a copy, since its counters belong to this thread */
 	t->x = t->serve->x->x;
 	ctl_progress_start(&t->x.prog, "push", 0);
 	t->x.prog.tty = false;
@@ -100,7 +100,7 @@ static void stop(struct stream *t)
 	t->running = false;
 }
 
-/* The next @len bytes: -EIO if the layer ends before. */
+/* Reads the next @len bytes. -EIO: the layer ends before. */
 static int take(struct stream *t, char *buf, size_t len)
 {
 	size_t n = ctl_flow_take(t->flow, buf, len);
@@ -130,7 +130,7 @@ static struct export_serve *serve_of(void)
 	return fuse_get_context()->private_data;
 }
 
-/* -1: there is no such file. */
+/* Returns the index of the layer; -1: there is no such file. */
 static ssize_t find(const struct export_oci *x, const char *path)
 {
 	for (size_t i = 0; *path == '/' && i < x->nr_layers; i++)
@@ -172,7 +172,7 @@ static int serve_open(const char *path, struct fuse_file_info *fi)
 	t->next = s->streams;
 	s->streams = t;
 	fi->fh = (uint64_t)(uintptr_t)t;
-	fi->direct_io = 1; /* read in order, and not kept in the page cache */
+	fi->direct_io = 1; /* it is read in order, and not kept in the page cache */
 	return 0;
 }
 
@@ -211,7 +211,10 @@ static int serve_release(const char *path, struct fuse_file_info *fi)
 	return 0;
 }
 
-/* Acts as if poll were not implemented; but without this function libfuse would lose the handle. */
+/*
+ * Behaves as if poll were not implemented. It must exist, since without it libfuse would lose the
+ * handle.
+ */
 static int serve_poll(const char *path, struct fuse_file_info *fi, struct fuse_pollhandle *ph,
 		      unsigned *events)
 {
@@ -240,12 +243,12 @@ static void *loop(void *arg)
 {
 	const struct export_serve *s = arg;
 
-	/* one thread: copying takes less time than waking another one */
+	/* one thread suffices: copying takes less time than waking another one */
 	fuse_loop(s->fuse);
 	return NULL;
 }
 
-/* From here on, what this thread and its children mount is theirs alone. */
+/* From here on, mounts of this thread and its children are not visible to others. */
 static int alone(struct zns_err *err)
 {
 	cleanup_close int fd = geteuid() ? -1 : open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -269,7 +272,8 @@ static int mount_it(struct export_serve *s, struct zns_err *err)
 
 	s->fuse = fuse_new(&args, &operations, sizeof(operations), s);
 	fuse_opt_free_args(&args);
-	s->mounted = s->fuse && !fuse_mount(s->fuse, s->dir); /* libfuse prints what it lacks */
+	/* libfuse itself prints what is missing */
+	s->mounted = s->fuse && !fuse_mount(s->fuse, s->dir);
 	if (!s->mounted)
 		return zns_fail(err, -ENOTSUP, "cannot mount on %s", s->dir);
 	ret = -pthread_create(&s->loop, NULL, loop, s);
@@ -299,7 +303,7 @@ int export_serve_end(struct export_serve *s, struct zns_err *err)
 
 	if (!s)
 		return 0;
-	if (s->mounted) /* a forced unmount: no reader is needed for the loop to end */
+	if (s->mounted) /* unmount by force: the loop ends even if there is no reader */
 		umount2(s->dir, MNT_FORCE | MNT_DETACH);
 	if (s->running)
 		pthread_join(s->loop, NULL);
@@ -307,7 +311,7 @@ int export_serve_end(struct export_serve *s, struct zns_err *err)
 		fuse_unmount(s->fuse);
 	if (s->fuse)
 		fuse_destroy(s->fuse);
-	while ((t = s->streams)) { /* after a forced unmount, open files are not released */
+	while ((t = s->streams)) { /* after that, open files were not released */
 		s->streams = t->next;
 		end_stream(t);
 	}

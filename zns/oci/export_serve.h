@@ -2,23 +2,26 @@
 #ifndef ZNS_CTL_EXPORT_SERVE_H
 #define ZNS_CTL_EXPORT_SERVE_H
 /*
- * The layers of an OCI image as files that are made while somebody reads them: nothing of them is
- * written anywhere. They are in a mount of FUSE in a mount namespace of our own, so only this
- * process and those that it starts see it, and it ends with them, however they end.
+ * Serves the layers of an OCI image as files whose bytes are made while they are read: nothing is
+ * stored. The files are in a FUSE mount in a mount namespace of our own. So only this process and
+ * its children see them, and the mount disappears when these processes end, in whatever way.
  */
 #include "export_oci.h"
 
 struct export_serve;
 
 /*
- * @x->layers, each under the digits of its digest, below @dir, an empty directory. They may come
- * later than this call, but before anybody looks for them. Reads go on from front to back; whoever
- * goes back has a layer made from its beginning. -ENOTSUP: this process may not mount here.
+ * Serves @x->layers below @dir, an empty directory, each with the digits of its digest as its name.
+ * The layers may be added after this call, but before they are read. A file is read from begin to
+ * end; if a reader goes back, the layer is made again from its begin. -ENOTSUP: this process may
+ * not mount here.
  */
 int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,
 		       struct zns_err *err);
-/* To be called when there are no more readers. Returns why a reader got an error, if one did. Frees
- * @s; NULL is fine. */
+/*
+ * Call it when there are no more readers. Returns the error that a reader got, if any. Frees @s,
+ * which may be NULL.
+ */
 int export_serve_end(struct export_serve *s, struct zns_err *err);
 
 #endif

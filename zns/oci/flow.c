@@ -12,7 +12,7 @@ struct ctl_flow {
 	size_t size; /* bytes */
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t more, room;
-	uint64_t put, taken; /* bytes so far */
+	uint64_t put, taken; /* number of bytes so far */
 	bool ended, left;
 };
 
@@ -45,7 +45,9 @@ void ctl_flow_free(struct ctl_flow *f)
 	free(f);
 }
 
-/* A sleeping thread is woken only for this many bytes, or if fewer are left. */
+/*
+ * A sleeping thread is woken only when this many bytes are available, or fewer if fewer are left.
+ */
 static size_t part(const struct ctl_flow *f, size_t len)
 {
 	return zns_min(len, f->size / 4);
@@ -61,7 +63,7 @@ static size_t room(const struct ctl_flow *f)
 	return f->size - used(f);
 }
 
-/* How many bytes are contiguous in the ring, from @at on. */
+/* Returns how many bytes from @at on are contiguous in the ring. */
 static size_t in_one(const struct ctl_flow *f, uint64_t at, size_t len)
 {
 	return zns_min(len, f->size - (size_t)(at % f->size));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Import of an OCI image (oci.h). From our images: a checkpoint from each layer that has one, and
- * sealed ones keep their ids. From other images (Podman, checkpointctl): the layer with a directory
- * `checkpoint`. Either all layers are imported or none: earlier ones are removed if a later one
- * fails. Parents that exist on the device are not fetched.
+ * Imports an OCI image (oci.h). From an image of ours, each layer with a checkpoint is imported,
+ * and sealed ones keep their ids. From other images (Podman, checkpointctl) the layer with a
+ * directory `checkpoint` is imported. Either all layers are imported or none: if one fails, earlier
+ * ones are removed again. Parents that the device has already are not fetched.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -15,18 +15,18 @@
 struct level {
 	struct import x;
 	const struct ctl_oci_layer *layer;
-	char inside[64], parent[ZNS_UUID_STR]; /* borrowed by x */
-	uint8_t sha[CTL_OCI_SHA_BYTES]; /* the same */
-	struct import_stream stream; /* the same */
+	char inside[64], parent[ZNS_UUID_STR]; /* referred to by x */
+	uint8_t sha[CTL_OCI_SHA_BYTES]; /* referred to by x */
+	struct import_stream stream; /* referred to by x */
 	struct ctl_oci_check check;
-	bool there; /* on the device already: nothing was imported */
-	/* NULL: the layer is a file, whose digest was compared */
+	bool there; /* the device has it already: nothing was imported */
+	/* NULL: the layer is a file whose digest was compared */
 	const struct ctl_oci_source *from;
 };
 
 struct import_levels {
-	struct level *l; /* the newest last */
-	size_t nr, done; /* nr: number of layers; done: imports that were begun */
+	struct level *l; /* sorted, with the newest last */
+	size_t nr, done; /* nr: number of layers; done: number of imports that were begun */
 };
 
 static int right(void *arg, struct zns_err *err)
@@ -44,7 +44,10 @@ static void seen(void *arg, const void *buf, size_t len)
 	ctl_oci_check_add(&((struct level *)arg)->check, buf, len);
 }
 
-/* For our layers: each is read once; its digest is compared before the checkpoint is durable. */
+/*
+ * For layers of ours: each is read once, and its digest is compared before the checkpoint is
+ * durable.
+ */
 static int open_stream(struct level *l, const struct import *model, struct zns_err *err)
 {
 	int ret = ctl_oci_check_begin(&l->check, l->layer, err);
@@ -66,7 +69,7 @@ static int open_stream(struct level *l, const struct import *model, struct zns_e
 	return ret;
 }
 
-/* A layer ended too early: the source may know the reason. */
+/* Called when a layer has ended too early: the source may know the reason. */
 static void ask_source(const struct level *l, struct zns_err *err)
 {
 	struct pollfd p = { .fd = l->stream.fd, .events = POLLIN };
@@ -75,7 +78,7 @@ static void ask_source(const struct level *l, struct zns_err *err)
 	if (!l->from || !l->from->end || l->check.bytes >= l->layer->size)
 		return;
 	if (poll(&p, 1, 0) != 1 || p.revents != POLLHUP)
-		return; /* there is more data, so the error is about its contents */
+		return; /* not if there are more data: then the error is about their contents */
 	if (!l->from->end(l->from->arg, &why))
 		return;
 	zns_wrap(&why, "%s", l->x.path);
@@ -92,7 +95,7 @@ static void close_stream(struct level *l)
 	ctl_oci_check_drop(&l->check);
 }
 
-/* For a layer of another program; its digest is right. */
+/* Opens a layer of another program, whose digest was compared before. */
 static int open_level(struct level *l, const struct import *model, const struct ctl_oci_image *i,
 		      struct zns_err *err)
 {
@@ -103,7 +106,7 @@ static int open_level(struct level *l, const struct import *model, const struct 
 	return l->x.archive < 0 ? zns_wrap(err, "%s", model->path) : 0;
 }
 
-/* Names the container, if the user did not: by the annotation, else by the directory's name. */
+/* Names the container if the user has not: by the annotation, else by the directory's name. */
 static void name_it(struct import *x, const struct ctl_oci_image *i)
 {
 	const char *end = x->path + strcspn(x->path, ":"), *base = end;
@@ -117,7 +120,7 @@ static void name_it(struct import *x, const struct ctl_oci_image *i)
 		 *i->name ? i->name : base);
 }
 
-/* Of a stranger's image: has this layer a checkpoint? 1 yes, 0 no. */
+/* For an image of another program: does this layer contain a checkpoint? Returns 1 or 0. */
 static int has_one(struct level *l, const struct import *model, const struct ctl_oci_image *i,
 		   struct zns_err *err)
 {
@@ -134,7 +137,7 @@ static int has_one(struct level *l, const struct import *model, const struct ctl
 	return ret;
 }
 
-/* Layers that are checkpoints of ours: how many. */
+/* Finds the layers that are checkpoints of ours, and returns their number. */
 static size_t find_ours(struct level *l, const struct ctl_oci_image *i,
 			const struct ctl_oci_source *from)
 {
@@ -153,14 +156,14 @@ static size_t find_ours(struct level *l, const struct ctl_oci_image *i,
 	return nr;
 }
 
-/* 1, or an error. */
+/* Finds the layer with the checkpoint in an image of another program. Returns 1, or an error. */
 static int find_foreign(struct level *l, const struct import *model, const struct ctl_oci_image *i,
 			struct zns_err *err)
 {
 	int ret = 0;
 
 	strcpy(l->inside, FOREIGN);
-	/* files of upper layers hide those of lower ones */
+	/* from the last layer on, since files of upper layers hide those of lower ones */
 	for (size_t k = i->nr; !ret && k-- > 0;) {
 		l->layer = &i->layers[k];
 		ret = has_one(l, model, i, err);
@@ -179,7 +182,7 @@ static void is_there(struct level *l, const struct import *model)
 	l->x.v.s = &l->x.s;
 }
 
-/* A parent that is on the device already is not fetched. */
+/* Checks whether the device has this checkpoint already, so that it is not fetched. */
 static int look_there(struct level *l, const struct import *model, const char *parent, bool newest,
 		      const char *spec, struct zns_err *err)
 {
@@ -293,7 +296,7 @@ int import_oci(const struct import *model, const char *spec, const char *handle,
 
 	if (!ret)
 		ret = import_oci_from(model, &i, &from, spec, handle, out, err);
-	if (ret == -ENODATA && !(*out)->nr) { /* a stranger's */
+	if (ret == -ENODATA && !(*out)->nr) { /* an image of another program */
 		err->code = 0;
 		name_it(&named, &i);
 		ret = find_foreign((*out)->l, &named, &i, err);
@@ -319,7 +322,7 @@ const struct import *import_oci_last(const struct import_levels *v)
 void import_oci_end(struct import_levels *v)
 {
 	for (size_t k = v ? v->done : 0; k-- > 0;)
-		if (v->l[k].x.v.s) /* the import was begun */
+		if (v->l[k].x.v.s) /* only if its import was begun */
 			import_end(&v->l[k].x);
 	if (v)
 		free(v->l);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Import of a sealed layer: an encrypted checkpoint comes onto the device as it is. Its units are
- * bound to its id, so it keeps that. A key is not needed. Where it is at hand, wrapped key, record
- * and units must be authentic before anything is durable; otherwise a restore or `znsctl verify`
- * finds what somebody with the registry made up.
+ * Imports a sealed layer: an encrypted checkpoint is written to the device as it is. Its units are
+ * bound to its id, so it keeps the id. No key is needed. If the key is available, wrapped key,
+ * record and units must be authentic before anything is durable. Otherwise only a restore or
+ * `znsctl verify` finds out whether somebody with access to the registry has forged them.
  */
 #include <limits.h>
 #include <string.h>
@@ -14,15 +14,15 @@
 #include "zns/sealed.h"
 #include "zns/store.h"
 
-#define CHUNK MIB(16) /* between two progress reports */
+#define CHUNK MIB(16) /* bytes between two progress reports */
 
 struct sealed {
 	struct import *x;
 	const struct ctl_oci_layer *layer;
 	struct ctl_unpack *u;
 	ZnsPb__Manifest *m;
-	struct zns_crypt *proof; /* NULL: no key is here */
-	struct zns_err no_key; /* why */
+	struct zns_crypt *proof; /* the key; NULL: not available */
+	struct zns_err no_key; /* why the key is not available */
 };
 
 /* ---- what is on the device already ---- */
@@ -97,7 +97,10 @@ static int check_place(const struct sealed *z, const char *parent, struct zns_er
 	return 0;
 }
 
-/* Annotations have what the record in the log must have. */
+/*
+ * Puts the fingerprint of the master key and the wrapped key into the record. They are only in the
+ * layer's annotations.
+ */
 static int put_key(struct sealed *z, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey k = ZNS_PB__CHECKPOINT_KEY__INIT, *copy;
@@ -138,7 +141,7 @@ static int read_record(struct sealed *z, const char *parent, struct zns_err *err
 	return ret ? zns_wrap(err, "%s", z->x->path) : put_key(z, err);
 }
 
-/* A key that is here must open it. That none is here is no error. */
+/* If this host has the master key, it must fit. It is not an error if the host does not have it. */
 static int find_key(struct sealed *z, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
@@ -308,7 +311,8 @@ int import_sealed_run(struct import *x, const struct ctl_oci_layer *l, const cha
 			"znsctl import: note: the checkpoint was imported, but its authenticity was not checked: %s\n",
 			z.no_key.msg);
 	ctl_unpack_close(z.u);
-	zns_writer_free(x->v.w); /* the writer borrows the manifest and the key, so it ends first */
+	/* call this first: the writer still uses the manifest and the key */
+	zns_writer_free(x->v.w);
 	x->v.w = NULL;
 	x->v.sealed = NULL;
 	x->v.proof = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Finds layers that need not be fetched: a checkpoint that was imported from the same layer is on
- * the device already, from an image of the same chain, or from an import that was killed half-way.
- * A checkpoint's data stay those of its layer; a flattening removes its parent, so it does not
- * match any more.
+ * Finds layers that need not be fetched, because the device already has a checkpoint that was
+ * imported from the same layer: from an image of the same chain, or by an import that was killed
+ * halfway. The data of a checkpoint stay equal to its layer, unless it is flattened: that removes
+ * its parent, so it does not match any more.
  */
 #include <string.h>
 #include "import_oci.h"
@@ -40,7 +40,10 @@ int import_there(const struct import *x, const struct ctl_oci_layer *l, const ch
 	for (size_t i = 0; !ret && i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
-		/* one that was named belongs to its container, and no stranger is built on it */
+		/*
+		 * an import without a name does not use a checkpoint whose container was named by a
+		 * user: it would become the parent of a checkpoint of unknown origin
+		 */
 		if (came_in(c, sha) && (x->named || c->origin->claimed) && is_parent(c, parent) &&
 		    !strcmp(c->container, x->container)) {
 			memcpy(id, c->id.data, ZNS_UUID_LEN);

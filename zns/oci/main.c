@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-oci, which `znsctl push` and `pull` become, and `export` and `import` with --oci. */
+/*
+ * znsctl-oci, the program that znsctl executes for push and pull, and for export and import with
+ * --oci.
+ */
 #include "export_oci.h"
 #include "import_oci.h"
 

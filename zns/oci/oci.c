@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See oci.h: names. */
+/* See oci.h: parses names of images. */
 #include <stdlib.h>
 #include <string.h>
 #include "../ctl/lib/ctl.h"
@@ -7,7 +7,7 @@
 
 #define TAG_MAX 128
 
-/* distribution-spec, "Pulling manifests": what a tag may be. */
+/* Is this a valid tag? (distribution-spec, "Pulling manifests") */
 static bool is_tag(const char *tag)
 {
 	size_t n = strlen(tag);
@@ -22,7 +22,7 @@ int ctl_oci_parse(const char *where, struct ctl_oci_ref *out, struct zns_err *er
 	const char *colon = strchr(where, ':');
 
 	*out = (struct ctl_oci_ref){ .tag = colon ? colon + 1 : "latest" };
-	/* skopeo takes the first colon, so a directory with one could be no source for it */
+	/* skopeo splits at the first colon, so the directory's name must not contain one */
 	if (!is_tag(out->tag) || colon == where)
 		return zns_fail(
 			err, -EINVAL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See oci.h. The layout may come from anybody, so everything in it is checked. */
+/* See oci.h. The layout may come from any user, so everything in it is checked. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "zns/safeopen.h"
 
 #define INDEX_MAX MIB(1)
-#define MANIFEST_MAX MIB(4) /* the limit of registries */
+#define MANIFEST_MAX MIB(4) /* most bytes of a manifest; registries have the same limit */
 #define LAYERS_MAX 1000
 #define CHUNK MIB(1)
 #define MEDIA "application/vnd.oci.image."
@@ -27,7 +27,7 @@ static bool is_manifest(struct json_object *m)
 	return type && (!strcmp(type, MEDIA "manifest.v1+json") || !strcmp(type, DOCKER_MANIFEST));
 }
 
-/* Digest and size of a descriptor. */
+/* Reads the digest and the size from a descriptor. */
 static int take(struct json_object *d, struct ctl_oci_layer *out, struct zns_err *err)
 {
 	const char *digest = zns_json_str(d, "digest");
@@ -124,7 +124,7 @@ int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, s
 	return ret ? ret : fd;
 }
 
-/* A small blob as JSON. */
+/* Reads a small blob as JSON. */
 static int read_json(const struct ctl_oci_image *i, const struct ctl_oci_layer *l,
 		     struct json_object **out, struct zns_err *err)
 {
@@ -144,7 +144,7 @@ static int read_json(const struct ctl_oci_image *i, const struct ctl_oci_layer *
 		     zns_json_parse(l->digest, text, len, out, err);
 }
 
-/* Which of the index's images is meant. */
+/* Chooses the image in the index. */
 static struct json_object *choose(struct json_object *all, const char *tag, bool given)
 {
 	size_t nr = json_object_is_type(all, json_type_array) ? json_object_array_length(all) : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * See oci.h. A blob gets its name when it is whole, and the index is replaced last: whoever reads
- * the layout meanwhile, or after a crash, finds the images that were there, or the new one too.
+ * See oci.h. A blob gets its name when it is complete, and the index is replaced last. So a program
+ * that reads the layout meanwhile, or after a crash, finds the images that were there before, with
+ * or without the new one.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +29,8 @@ struct ctl_oci {
 	char base[ZNS_BASE_MAX];
 	int parent, dir, blobs;
 	bool made_dir, made_blobs, published;
-	const char *elsewhere; /* borrowed; the directory with the layers; NULL: this one */
+	/* borrowed; the directory with the layers; NULL: they are in this layout */
+	const char *elsewhere;
 	char last[CTL_OCI_DIGEST]; /* digest of the last layer */
 	/* the blob that is being written */
 	int fd;
@@ -36,7 +38,7 @@ struct ctl_oci {
 	struct ctl_sha *sha;
 	uint64_t size;
 	struct json_object *layers, *diff_ids;
-	/* digests of blobs that were not here before */
+	/* digests of blobs that this image has added */
 	char (*fresh)[CTL_OCI_DIGEST];
 	size_t nr_fresh, max_fresh;
 };
@@ -120,7 +122,7 @@ int ctl_oci_open(const char *where, const char *elsewhere, struct ctl_oci **out,
 
 /* ---- blobs ---- */
 
-/* @kept: written into the layout; otherwise only its digest and size are computed. */
+/* @kept: the blob is written to the layout; otherwise only its digest and size are computed. */
 static int blob_begin(struct ctl_oci *o, bool kept, struct zns_err *err)
 {
 	o->size = 0;
@@ -160,7 +162,7 @@ static int note_fresh(struct ctl_oci *o, const char *digest, struct zns_err *err
 	return 0;
 }
 
-/* A link under its digest to where it really is. */
+/* Makes a link, named by the digest, to where the layer really is. */
 static int blob_link(const struct ctl_oci *o, const char *digest, struct zns_err *err)
 {
 	char to[PATH_MAX];
@@ -168,13 +170,16 @@ static int blob_link(const struct ctl_oci *o, const char *digest, struct zns_err
 	if (snprintf(to, sizeof(to), "%s/%s", o->elsewhere, ctl_oci_digits(digest)) >=
 	    (int)sizeof(to))
 		return failed(o, -ENAMETOOLONG, err);
-	/* two layers without any content of their own are one blob */
+	/* not an error: two layers without any content of their own are the same blob */
 	return symlinkat(to, o->blobs, ctl_oci_digits(digest)) && errno != EEXIST ?
 		       failed(o, -errno, err) :
 		       0;
 }
 
-/* Durable, and under its digest. Whatever has this name already may be torn: ours is whole. */
+/*
+ * Makes the blob durable, and renames it to its digest. A file that has this name already may be
+ * torn, so it is replaced.
+ */
 static int blob_end(struct ctl_oci *o, char digest[CTL_OCI_DIGEST], struct zns_err *err)
 {
 	bool kept = *o->temp;
@@ -245,7 +250,7 @@ uint64_t ctl_oci_last(const struct ctl_oci *o, char digest[CTL_OCI_DIGEST])
 	return o->size;
 }
 
-/* Puts @j. The caller frees *out, its descriptor. */
+/* Writes @j as a blob. *out: its descriptor, which the caller frees. */
 static int put_json(struct ctl_oci *o, struct json_object *j, const char *media,
 		    char digest[CTL_OCI_DIGEST], struct json_object **out, struct zns_err *err)
 {
@@ -296,7 +301,7 @@ static const char *tag_of(struct json_object *manifest)
 			    "org.opencontainers.image.ref.name");
 }
 
-/* The present index, without the image that has our tag. */
+/* Gets the present index, without an image that has our tag. */
 static int old_index(const struct ctl_oci *o, struct json_object **out, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -353,7 +358,10 @@ static int put_index(const struct ctl_oci *o, struct json_object *manifest, stru
 	return ret;
 }
 
-/* With two exports into one layout, each adds to the other's index. */
+/*
+ * Adds the image to the index, under a lock: if there are two exports into one layout, each adds to
+ * the other's index.
+ */
 static int publish(struct ctl_oci *o, struct json_object *manifest, struct zns_err *err)
 {
 	int ret = zns_flock(o->dir, LOCK_EX, LOCK_MS);

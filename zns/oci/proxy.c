@@ -13,21 +13,21 @@
 #include "skopeo.h"
 #include "zns/json.h"
 
-#define ITS_FD 3 /* descriptor number of skopeo's end of the socket */
+#define ITS_FD 3 /* the number of skopeo's end of the socket in its process */
 #define PACKET KIB(64)
 #define MANIFEST_MAX MIB(4)
 #define VERSION "0.2."
 
 struct ctl_proxy {
-	int sock, said; /* @said: a pipe for skopeo's standard error */
+	int sock, said; /* @said: a pipe from skopeo's standard error */
 	pid_t pid;
 	struct ctl_patience *patience;
 	int64_t image;
-	int64_t pipe; /* the pipe whose end was not reported yet; 0: none */
+	int64_t pipe; /* number of the pipe that was not finished yet; 0: none */
 	char packet[PACKET + 1];
 };
 
-/* The last line of skopeo's standard error, or @what. */
+/* The last line of skopeo's standard error; if there is none, @what. */
 static const char *words(struct ctl_proxy *p, const char *what)
 {
 	ssize_t n = pread(p->said, p->packet, PACKET, 0);
@@ -108,7 +108,7 @@ static int take_answer(struct ctl_proxy *p, struct json_object **value, int *fd,
 	return ret;
 }
 
-/* @args: an array, given away. */
+/* Makes a request. @args: an array, which the request owns from now on. */
 static struct json_object *request(const char *method, struct json_object *args)
 {
 	struct json_object *j = json_object_new_object();
@@ -144,7 +144,7 @@ static int call(struct ctl_proxy *p, const char *method, struct json_object *arg
 	return ret ? ret : take_answer(p, value, fd, err);
 }
 
-/* skopeo closes the pipe only when it is asked to finish, and answers when all was read. */
+/* Finishes the pipe: skopeo closes it only on request, and answers when all was read. */
 static int ask_end(struct ctl_proxy *p, struct zns_err *err)
 {
 	return send_packet(p,
@@ -196,7 +196,7 @@ static int hello(struct ctl_proxy *p, struct zns_err *err)
 	int fd = -1, ret = call(p, "Initialize", list(NULL, NULL, NULL), &value, &fd, err);
 	const char *version = ret ? NULL : json_object_get_string(value);
 
-	/* an older skopeo, or an option that only its copy has */
+	/* an older skopeo, or one that does not know an option of skopeo copy */
 	if (ret || !version || strncmp(version, VERSION, strlen(VERSION)) != 0)
 		ret = zns_fail(
 			err, -ENOTSUP,
@@ -222,7 +222,7 @@ int ctl_proxy_open(const char *name, char *const *options, int nr, struct ctl_pa
 	if (p->said < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s))
 		return zns_fail_sys(err, -errno, "cannot make a socket");
 	p->sock = s[0];
-	if (s[1] == ITS_FD) /* dup2 to itself would keep its close-on-exec flag */
+	if (s[1] == ITS_FD) /* dup2() to the same number would not clear its close-on-exec flag */
 		fcntl(s[1], F_SETFD, 0);
 	ret = start(p, options, nr, s[1], err);
 	close(s[1]);
@@ -280,7 +280,8 @@ int ctl_proxy_image(struct ctl_proxy *p, struct ctl_oci_image *out, struct zns_e
 		ret = ask_end(p, err);
 	if (!ret)
 		ret = read_pipe(p, fd, text, MANIFEST_MAX + 1, &len, err);
-	if (!ret && len > MANIFEST_MAX) /* skopeo would block on the unread pipe */
+	/* read the rest, since skopeo would block on a pipe that is not read */
+	if (!ret && len > MANIFEST_MAX)
 		ret = zns_fail(err, -EFBIG, "the manifest has more than 4 MiB");
 	if (!ret)
 		ret = take_end(p, err);

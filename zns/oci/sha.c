@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * See oci.h: digests. SHA-256 takes as long as all else that is done to a byte of a checkpoint. So
- * large inputs have a thread that hashes them, while the caller gets the next bytes.
+ * See oci.h: computes digests. SHA-256 takes as long as all else that is done to a byte of a
+ * checkpoint. So for a large input a thread hashes, while the caller reads the next bytes.
  */
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #define LARGE MIB(1)
 #define PIECE KIB(256)
-#define FLOW_BYTES MIB(16) /* a reader of zones delivers as many at once */
+#define FLOW_BYTES MIB(16) /* as many as a reader of zones delivers at once */
 
 struct ctl_sha {
 	EVP_MD_CTX *ctx; /* used by the thread while it runs */
@@ -22,7 +22,7 @@ struct ctl_sha {
 	bool large;
 	uint64_t bytes;
 	pthread_t thread;
-	struct ctl_flow *flow; /* NULL: no thread */
+	struct ctl_flow *flow; /* NULL: there is no thread */
 };
 
 struct ctl_sha *ctl_sha_new(void)
@@ -57,7 +57,7 @@ static void *hasher(void *arg)
 	return NULL;
 }
 
-/* Without a thread the caller hashes. */
+/* Starts the thread. If that fails, the caller hashes. */
 static void start(struct ctl_sha *s)
 {
 	s->large = true;
@@ -79,7 +79,7 @@ void ctl_sha_add(struct ctl_sha *s, const void *buf, size_t len)
 		hash(s, buf, len);
 }
 
-/* "" is never a valid digest, so incomplete data are not accepted. */
+/* On an error @digest is "", which is never a valid digest, so incomplete data are not accepted. */
 void ctl_sha_end(struct ctl_sha *s, char digest[CTL_OCI_DIGEST])
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];

@@ -32,7 +32,7 @@ int skopeo_dir(struct skopeo *w, struct zns_err *err)
 	return 0;
 }
 
-/* All in a directory that only we write. */
+/* Removes all files of a directory that only we can write. */
 static void empty(int fd)
 {
 	DIR *d = fd < 0 ? NULL : fdopendir(dup(fd));
@@ -62,7 +62,7 @@ void skopeo_dir_end(const struct skopeo *w)
 		rmdir(w->dir);
 }
 
-/* The text of its last line of skopeo's: time="…" level=fatal msg="…" */
+/* Finds the message in the last line of skopeo's output: time="…" level=fatal msg="…" */
 const char *skopeo_words(char *text)
 {
 	char *end = text + strlen(text), *msg;
@@ -79,8 +79,10 @@ const char *skopeo_words(char *text)
 	return msg + 5;
 }
 
-/* Bytes that a child process has read and written, including sockets; 0: the kernel does not count
- * them. */
+/*
+ * Number of bytes that a child process has read and written, including sockets; 0: the kernel does
+ * not count them.
+ */
 static uint64_t moved(pid_t pid)
 {
 	unsigned long long in = 0, out = 0;
@@ -100,7 +102,7 @@ struct watched {
 	uint64_t bytes, since_ns;
 };
 
-/* Has a child moved enough since the last look? It is looked at once a second. */
+/* Has the child transferred enough since the last check? There is one check a second. */
 static int watch(struct skopeo *w, pid_t pid, struct watched *last, struct zns_err *err)
 {
 	uint64_t now = zns_mono_ns(), bytes;
@@ -115,8 +117,10 @@ static int watch(struct skopeo *w, pid_t pid, struct watched *last, struct zns_e
 	return patient ? 0 : ctl_patience_fail(&w->patience, "the registry sent", err);
 }
 
-/* What a child writes until it ends; the first bytes are kept. A signal to us ends it, and so does
- * a registry that stops. */
+/*
+ * Reads what a child prints until it exits, and keeps the first bytes. A signal to us ends the
+ * child, and so does a registry that sends and takes nothing any more.
+ */
 static int listen_to(struct skopeo *w, pid_t pid, int fd, char *text, size_t len, int *status,
 		     struct zns_err *err)
 {
@@ -183,7 +187,7 @@ static int run(struct skopeo *w, char **argv, bool silent, struct zns_err *err)
 	return zns_fail(err, -EIO, "%s failed: %s", argv[0], ctl_text(skopeo_words(text)));
 }
 
-/* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
+/* Blobs are copied unchanged, so a parent's layer that the registry already has is not sent. */
 int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err)
 {
 	char *argv[8 + SKOPEO_OPTIONS] = { "skopeo", "copy", "--preserve-digests" };
@@ -196,7 +200,7 @@ int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_
 	return run(w, argv, silent, err);
 }
 
-/* Arguments behind the first two are skopeo's. */
+/* Arguments after the first two are passed to skopeo. */
 int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struct skopeo *w)
 {
 	if (args->argc > own && args->argv[own][0] != '-')

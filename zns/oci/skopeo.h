@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_SKOPEO_H
 #define ZNS_CTL_SKOPEO_H
-/* skopeo as a child: what push and pull have in common. It speaks with registries; an image is in
- * an OCI layout on the way (oci.h), in a directory of our own that is gone afterwards. */
+/*
+ * Runs skopeo as a child, for push and pull. It talks to registries. On the way the image is an OCI
+ * layout (oci.h) in a temporary directory of our own.
+ */
 #include <limits.h>
 #include "../ctl/lib/ctl.h"
 #include "../transfer/patience.h"
 
 #define SKOPEO_TAG "checkpoint"
-#define SKOPEO_OPTIONS 32 /* most options that are passed on to it */
-/* A registry is silent while it commits a large layer, so push waits longer than pull. */
+#define SKOPEO_OPTIONS 32 /* most options that are passed to skopeo */
+/* push waits longer than pull, since a registry is silent while it commits a large layer. */
 #define SKOPEO_INIT(seconds)          \
 	{                             \
 		.timeout_s = seconds, \
@@ -18,24 +20,26 @@
 
 struct skopeo {
 	const char *tmp, *registry;
-	char dir[PATH_MAX]; /* a directory of our own; "": none yet */
+	char dir[PATH_MAX]; /* the temporary directory; empty: not made yet */
 	char layout[PATH_MAX + 32]; /* DIR/layout:TAG */
 	char *const *options; /* options for skopeo */
 	int nr_options;
-	uint64_t timeout_s; /* 0: none */
-	struct ctl_patience patience; /* limits of waiting for the registry */
+	uint64_t timeout_s; /* s; 0: no limit */
+	struct ctl_patience patience; /* limits the waiting for the registry */
 };
 
-/* Parses the command line: @own words of ours, the last of which is the registry's; then skopeo's
- * options. 0, or an exit code. */
+/*
+ * Parses the command line: @own arguments of ours, the last of which is the registry's name, then
+ * skopeo's options. Returns 0 or an exit code.
+ */
 int skopeo_take(const struct ctl_cmd *cmd, struct ctl_args *args, int own, struct skopeo *w);
 int skopeo_dir(struct skopeo *w, struct zns_err *err); /* makes the directory */
 void skopeo_dir_end(const struct skopeo *w);
-/* Blobs stay what they are: a parent's layer, that the registry has, is not sent. */
+/* Blobs are copied unchanged, so a parent's layer that the registry already has is not sent. */
 int skopeo_copy(struct skopeo *w, char *from, char *to, bool silent, struct zns_err *err);
-/* The message in the last line of @text, which is: time="…" level=fatal msg="…" */
+/* Finds the message in the last line of @text, which is: time="…" level=fatal msg="…" */
 const char *skopeo_words(char *text);
-/* Makes the error text that says why skopeo cannot be started. */
+/* Fills @err if skopeo cannot be started. */
 int skopeo_not_there(int ret, struct zns_err *err);
 
 #define SKOPEO_TMP_HELP                                                                               \

@@ -28,15 +28,18 @@ static int render(const struct metrics *m, const char *path, bool json, struct z
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (!path) {
-		fwrite(text, 1, len, stdout); /* main reports a write error */
+		fwrite(text, 1, len, stdout); /* ctl_end() reports a write error */
 		return 0;
 	}
-	/* The collector must never see half a file. */
+	/* replace the file atomically: the collector must never see a part of it */
 	ret = zns_replace_file(AT_FDCWD, path, text, len, 0644);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
-/* Only what everybody lacks is a failure; a device that is away is a value (zns_up). */
+/*
+ * Collects the figures. It is an error only if all of them are missing; an unreachable device is
+ * reported as a value (zns_up).
+ */
 static int look(struct metrics *m, struct memory_look *contexts, struct zns_err *err)
 {
 	int ret = 0;
@@ -65,7 +68,7 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *path = NULL;
-	/* for --output: the collector owns the directory */
+	/* needed for --output: the collector owns the directory */
 	static const int keep[] = { CAP_DAC_OVERRIDE };
 	size_t nr = 0;
 	int ret;
@@ -81,8 +84,10 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_fail(&err, -ENOMEM, "out of memory");
 	for (; !ret && m.nr < nr; m.nr++)
 		ctl_view_open(&regs[m.nr], &m.dev[m.nr].v);
-	/* All brokers run now, including those we had to start. From here on we read names that
-	 * containers chose. */
+	/*
+	 * All brokers run now, including those that we had to start. From here on we read names
+	 * that containers chose, so drop the network.
+	 */
 	if (!ret)
 		zns_process_no_network();
 	if (!ret)

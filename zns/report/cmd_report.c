@@ -76,7 +76,7 @@ static int write_out(const struct report *r, const char *path, bool as_json, str
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "no memory for the report");
 	if (!path) {
-		fwrite(text, 1, len, stdout); /* main reports a write error */
+		fwrite(text, 1, len, stdout); /* ctl_end() reports a write error */
 		return 0;
 	}
 	ret = zns_replace_file(AT_FDCWD, path, text, len, 0644);
@@ -103,7 +103,7 @@ static int cmd_report(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = zns_resolve_device(args.dev, &reg, &err);
 	if (!ret) {
 		ctl_view_open(&reg, &r.d.v);
-		/* from here on we read names that containers chose */
+		/* from here on we read names that containers chose, so drop the network */
 		zns_process_no_network();
 		ret = zns_process_keep_caps(keep, path ? 1 : 0, &err);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* top: what dumps, restores and memory contexts do just now, and which groups they use. */
+/* top: what dumps, restores and memory contexts do at present, and which groups they use. */
 #include <string.h>
 #include "metrics.h"
 #include "screen.h"
@@ -50,7 +50,7 @@ static void drop(void *look)
 	*l = (struct look){ 0 };
 }
 
-/* The device's state in the other look; NULL: it was not there. */
+/* The state of the same device at the other time; NULL: it was not there. */
 static const struct ctl_view *same(const struct look *l, const struct ctl_view *v)
 {
 	for (size_t i = 0; i < l->nr; i++)
@@ -60,7 +60,7 @@ static const struct ctl_view *same(const struct look *l, const struct ctl_view *
 	return NULL;
 }
 
-/* Bytes per second that were written in a group; negative: not known. */
+/* Bytes per second that were written to a group; negative: unknown. */
 static double rate(const struct ctl_view *now, const struct ctl_view *before, uint32_t g,
 		   double sec)
 {
@@ -142,7 +142,7 @@ static void group_row(FILE *f, const struct ctl_view *v, const struct group_row 
 		g->leases[0], g->leases[1], g->leases[2], g->leases[3]);
 }
 
-/* The groups that are in use, the busiest first. */
+/* Prints the groups that are in use, the busiest first. */
 static void group_rows(FILE *f, const struct ctl_view *v, const struct ctl_view *before, double sec)
 {
 	cleanup_free struct group_row *row = calloc(v->nr_groups + 1, sizeof(*row));

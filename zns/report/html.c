@@ -6,7 +6,7 @@
 #include "../ctl/lib/ctl.h"
 #include "html.h"
 
-/* Returns the bytes that it took. */
+/* Prints a character. Returns the number of bytes of it in @s. */
 static size_t character(FILE *f, const char *s)
 {
 	size_t n = (size_t)zns_printable(s);
@@ -44,11 +44,14 @@ void html_short(FILE *f, const char *s, unsigned max)
 		fputs("…", f);
 }
 
-/* The width of a text in a picture whose font has 12 units, about right for most fonts; rather too
- * large. */
+/*
+ * Estimates the width of a text in a picture whose font has 12 units; rather too large for most
+ * fonts.
+ */
 static double advance(const char *s)
 {
-	static const double of_bytes[] = { 30, 12, 9.5, 12.5, 16 }; /* 0: shown as \xNN */
+	/* by number of bytes; 0 bytes: shown as \xNN */
+	static const double of_bytes[] = { 30, 12, 9.5, 12.5, 16 };
 	int n = zns_printable(s);
 
 	if (n != 1)

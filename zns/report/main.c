@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-report, which `znsctl top`, `metrics` and `report` become. */
+/* znsctl-report, the program that znsctl executes for top, metrics and report. */
 #include "metrics.h"
 
 int main(int argc, char **argv)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* metrics of containers: their checkpoints, the last one, and the last restore */
+/* metrics of containers: their number of checkpoints, the last checkpoint, the last restore */
 #include <string.h>
 #include "metrics.h"
 
-/* A negative value is unknown and is left out. */
+/* A negative value means unknown, and is left out. */
 static double c_count(const struct metrics_container *m)
 {
 	return (double)m->nr;

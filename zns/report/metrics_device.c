@@ -34,7 +34,7 @@ static double d_granted(const struct ctl_view *v)
 	return status(v)->zones_granted;
 }
 
-/* Negative: unknown, and left out. */
+/* A negative value means unknown, and is left out. */
 static double d_budget(const struct ctl_view *v)
 {
 	return status(v)->has_zones_budget ? (double)status(v)->zones_budget : -1;
@@ -67,7 +67,7 @@ static double d_since(const struct ctl_view *v)
 	return (double)v->history->history->since_ns / 1e9;
 }
 
-/* One value for each device. */
+/* Prints metrics with one value for each device. */
 static void totals(FILE *f, const struct metrics *m)
 {
 	static const struct {
@@ -154,12 +154,12 @@ static void leases(FILE *f, const struct metrics *m)
 				     "kind", ctl_lease_kinds[k], NULL);
 }
 
-/* Counters, each with at most one label of its own. Lines of one name are together. */
+/* Prints counters, each with at most one label. Lines with the same name must be together. */
 static void counters(FILE *f, const struct metrics *m)
 {
 #define COUNT(member) offsetof(ZnsPb__LoadCounts, member)
 	static const struct {
-		const char *name, *help; /* help NULL: the same as in the row above */
+		const char *name, *help; /* help NULL: the same metric as in the row above */
 		const char *key, *value;
 		size_t at;
 	} t[] = {
@@ -286,7 +286,7 @@ static void groups(FILE *f, const struct metrics *m)
 		group_lines(f, m, "zns_group_leases", ctl_lease_kinds[k], k, NULL);
 }
 
-/* The catalogue has the order of commit, so the last one is the newest. */
+/* The catalogue is in the order of commits, so the last one is the newest. */
 int metrics_containers(struct metrics_device *d)
 {
 	const ZnsPb__Response *ls = d->v.ls;

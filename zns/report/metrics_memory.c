@@ -59,7 +59,7 @@ static double m_takeovers(const status *s)
 	return (double)s->takeovers;
 }
 
-/* A negative value is unknown. */
+/* A negative value means unknown. */
 static double m_p50(const status *s)
 {
 	return s->has_fault_ns_p50 ? (double)s->fault_ns_p50 / 1e9 : -1;

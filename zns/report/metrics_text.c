@@ -5,14 +5,16 @@
 #include "metrics.h"
 
 #define LABEL_MAX 1024
-#define KEPT 480 /* bytes of a longer value */
+#define KEPT 480 /* bytes that are kept of a longer value */
 
 void metrics_head(FILE *f, const char *name, const char *type, const char *help)
 {
 	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Two values never become one: a series that is there twice spoils the whole scrape. */
+/*
+ * Two different values must stay different: a series that occurs twice makes the whole scrape fail.
+ */
 static const char *plain(const char *s, char *buf, size_t len)
 {
 	size_t n = strlen(s);
@@ -21,7 +23,7 @@ static const char *plain(const char *s, char *buf, size_t len)
 	if (n <= KEPT / 2)
 		return zns_escape(s, buf, len);
 	snprintf(cut, sizeof(cut), "%.*s", KEPT / 2, s);
-	/* a character that is cut in two would be escaped */
+	/* do not cut within a character, since its bytes would be escaped */
 	for (size_t k = strlen(cut); k && ((unsigned char)cut[k - 1] & 0xc0) == 0x80; k--)
 		cut[k - 1] = 0;
 	if (*cut && (unsigned char)cut[strlen(cut) - 1] >= 0xc0)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_REPORT_H
 #define ZNS_CTL_REPORT_H
-/* What the files of `znsctl report` share: one device, seen once, and the sections of the page. */
+/*
+ * Shared by the files of `znsctl report`: the state of one device at one moment, and the sections
+ * of the page.
+ */
 #include "html.h"
 #include "metrics.h"
 
-#define REPORT_COLOURS \
-	8 /* the largest containers have one each; .k0 to .k7, and .kx for others \
-	   */
+/* each of the largest containers has a colour (.k0 to .k7), the others share .kx */
+#define REPORT_COLOURS 8
 
 struct report {
-	struct metrics_device d; /* its containers are sorted, the largest first */
+	struct metrics_device d; /* with its containers sorted by size, the largest first */
 	int64_t now_ns;
 };
 
@@ -19,21 +21,22 @@ static inline const ZnsPb__Status *report_status(const struct report *r)
 	return r->d.v.status->status;
 }
 
-/* The word for a zone in the report. An ordinary disk has units instead. */
+/* The report's word for a zone. An ordinary disk has units instead. */
 static inline const char *report_unit(const struct report *r)
 {
 	return zns_spec_on_disk(report_status(r)->path) ? "unit" : "zone";
 }
 
 extern const char report_style[];
-/* The index of that container among the sorted ones; -1: it is not there. */
+/* Index of that container among the sorted ones; -1: it is not among them. */
 int report_place(const struct report *r, const char *container);
-/* "k3" or "kx" */
+/* Class of the colour: "k3" or "kx". */
 const char *report_colour(int place);
-void report_time(FILE *f, int64_t ns); /* <time> */
+void report_time(FILE *f, int64_t ns); /* prints <time> */
 void report_legend(FILE *f, const char *colour, const char *mark, const char *text);
 
-void report_head(FILE *f, const struct report *r); /* to the end of the first section */
+/* prints all up to the end of the first section */
+void report_head(FILE *f, const struct report *r);
 void report_zones(FILE *f, const struct report *r);
 void report_space(FILE *f, const struct report *r);
 void report_groups(FILE *f, const struct report *r);

@@ -7,7 +7,7 @@
 #define LABEL 92.0
 #define MIDDLE 560.0
 #define RIGHT 60.0
-#define BARS_MAX 128 /* most groups in the chart; the table has all */
+#define BARS_MAX 128 /* most groups in the chart; the table shows all */
 
 static void one(FILE *f, const struct ctl_group *g, uint32_t id, double y, double most,
 		uint64_t most_resets)

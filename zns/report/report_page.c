@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* report: what sections share, the page's head, and what runs now */
+/* report: functions for all sections, the head of the page, and what runs at present */
 #include <string.h>
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* report: rates over time, as far as anybody remembers them */
+/* report: rates over time, as far as they were recorded */
 #include <stddef.h>
 #include "report.h"
 
@@ -52,7 +52,7 @@ static void frame(struct svg_plot *p, int64_t from, int64_t to, double top)
 	while (p->top < top);
 }
 
-/* A column for each sample; at least as wide as can be seen. */
+/* Draws a column for each sample, at least wide enough to be visible. */
 static void column(FILE *f, const struct svg_plot *p, const ZnsPb__LoadSample *s)
 {
 	double x = svg_x(p, began(s)), w = zns_max(svg_x(p, s->end_ns) - x - 0.6, 1.5), at = 0;
@@ -134,14 +134,17 @@ static void samples(FILE *f, const ZnsPb__History *h)
 #define RATE_MAX 1e9
 #define TIME_MAX (INT64_MAX / 2)
 
-/* Rates in records may be any number: leave those out that are too large to draw. */
+/*
+ * Has the record a rate that can be drawn? Rates in records may be any number, and too large ones
+ * are left out.
+ */
 static bool rated(const ZnsPb__Checkpoint *c)
 {
 	return c->has_qos_achieved_mibps && c->qos_achieved_mibps < RATE_MAX &&
 	       c->created_ns < TIME_MAX;
 }
 
-/* What each dump got that is still on the device: the record there knows it. */
+/* Draws the rate of each dump whose checkpoint is still on the device, from its record. */
 static void dumps(FILE *f, const struct report *r)
 {
 	const ZnsPb__Response *ls = r->d.v.ls;
@@ -165,7 +168,7 @@ static void dumps(FILE *f, const struct report *r)
 		      f);
 		return;
 	}
-	/* leaves a margin, so that no dot is on an axis */
+	/* leave a margin, so that no dot is on an axis */
 	frame(&p, from - zns_max((to - from) / 40, SPAN_MIN / 4),
 	      to + zns_max((to - from) / 40, SPAN_MIN / 4), top);
 	svg_begin(

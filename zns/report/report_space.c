@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* report: what containers and their checkpoints take */
+/* report: the space that containers and their checkpoints take */
 #include <string.h>
 #include "report.h"
 
@@ -9,7 +9,7 @@
 #define LABEL 190.0
 #define RIGHT 90.0
 
-/* One bar: its checkpoints, oldest first, with a gap between them. */
+/* Draws a bar: the container's checkpoints, oldest first, with a gap between them. */
 static void bar(FILE *f, const struct report *r, const struct metrics_container *m, int place,
 		double y, double scale)
 {

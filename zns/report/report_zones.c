@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* report: the map of zones, by group, with owner and state, and the same as a table */
+/* report: the map of zones by group, with owner and state, and the same data as a table */
 #include <string.h>
 #include "report.h"
 
-#define CELLS_MAX 4096 /* with more zones a cell stands for several, and the table is left out */
-#define MARKS_MAX 1024 /* with more cells they have no letters */
+/* if there are more zones, a cell stands for several, and the table is left out */
+#define CELLS_MAX 4096
+#define MARKS_MAX 1024 /* if there are more cells, they have no letters */
 #define LABEL 92.0
 #define GAP 22.0
 
 struct cell {
 	uint64_t capacity, written, live;
 	uint32_t first, last, nr; /* zones */
-	const ZnsPb__ZoneLine *shown; /* the zone whose owner is drawn */
+	const ZnsPb__ZoneLine *shown; /* the zone whose owner determines the colour */
 	bool failing, busy;
 };
 
 struct map {
 	struct cell *cell;
-	uint32_t per_cell, *count; /* cells of each group */
+	uint32_t per_cell, *count; /* per_cell: zones in a cell; count: cells of each group */
 	uint32_t longest, columns;
 	size_t nr;
 	double side;
@@ -72,7 +73,7 @@ static void put(struct cell *c, const ZnsPb__ZoneLine *z)
 		c->shown = z;
 }
 
-/* Cells group by group, each with its zones in their order. */
+/* Lays out the cells group by group, with zones in ascending order. */
 static bool lay_out(const struct report *r, struct map *m)
 {
 	const ZnsPb__Response *a = r->d.v.zones;
@@ -136,7 +137,7 @@ static void draw_cell(FILE *f, const struct report *r, const struct map *m, cons
 	double written = h * (double)c->written / all, live = h * (double)c->live / all;
 	char faint[32], mark = mark_of(r, c->shown);
 
-	/* a zone that has anything shows it */
+	/* a zone that has any data shows it */
 	if (c->written)
 		written = zns_max(written, 2.0);
 	fputs("<g>", f);
