@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Are the channels real, or noise? This test does not use the times and the border by which the dies
- * were placed. Each die is read beside another one of its channel. One die of each channel is read beside
- * one of each other channel. The order is random, so that a long disturbance hits both kinds alike.
- * The times must form two separate classes, and each pair must be in its class. With noise a pair
- * is in either class by chance.
+ * Are the channels real, or noise? This test uses neither the times nor the border by which the
+ * dies were assigned. Each die is read together with another one of its channel. One die of each
+ * channel is read together with one of each other channel. The order is random, so that a long
+ * disturbance affects both kinds equally. The times must form two separate classes, and each pair
+ * must be in its class. With noise a pair is in either class by chance.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-/* least tests of each kind: then a random division is right with a chance of 1 in 12,870 */
+/*
+ * fewest tests of each kind: a random division into classes is right with a probability of 1 in
+ * 12,870
+ */
 #define EACH 8u
-/* Samples of the first look at a pair; each later look takes four times as many. */
+/* Samples of the first measurement of a pair. Each further one takes four times as many. */
 #define FIRST 16u
 #define LOOKS 4u
 #define SAMPLES 256u /* most samples of a pair */
-#define ALONE 0.15 /* a die alone that is this much slower than in another test was disturbed */
-#define CHUNK 16u /* tests between two looks at whether to go on */
+/* a die whose time alone is longer by this part than in another test was disturbed */
+#define ALONE 0.15
+#define CHUNK 16u /* tests between two decisions whether to go on */
 #define GAP 0.05 /* least gap between the two classes of times */
 #define MARGIN 0.25 /* least distance of a time from the border, as a part of the gap */
 #define SIGMAS 3.0 /* least distance of a time from the border, in its own standard deviations */
 
 struct test {
 	uint32_t a, b; /* the two groups */
-	bool same; /* by the map they share a channel */
+	bool same; /* they share a channel according to the map */
 	double ratio, spread;
 	double alone[2]; /* time of each die alone, during this test */
 };
@@ -33,15 +37,15 @@ struct test {
 struct held_out {
 	struct test *t;
 	uint32_t nr, done;
-	const uint32_t *zone; /* by group: the zone to read; ZNS_PROBE_NONE */
-	double *v, *best; /* by group: time alone, and the least of all tests */
+	const uint32_t *zone; /* by group: the zone to read; ZNS_PROBE_NONE: none */
+	double *v, *best; /* by group: the time alone, and the least of all tests */
 	double usual; /* greatest multiple of the best time that counts as undisturbed */
-	/* Medians of both classes and the border between them, as measured here. */
+	/* Medians of both classes and the border between them, as measured by this test. */
 	double low, border, high;
 	uint32_t right, wrong, untold;
 };
 
-/* A random die of the channel other than @not. ZNS_PROBE_NONE: there is no other. */
+/* Returns a random die of the channel other than @not. ZNS_PROBE_NONE: there is none. */
 static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t channel, uint32_t not )
 {
 	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
@@ -107,7 +111,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	t->spread = PROBE_UNTOLD;
 	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
 		return 0;
-	/* measure the time of each alone anew in each test */
+	/* measure the time of each die alone again in each test */
 	p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
 	ret = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
 	if (ret || t->spread >= PROBE_UNTOLD)
@@ -121,7 +125,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	return 0;
 }
 
-/* Were the times of both dies alone undisturbed, judged by the other tests? */
+/* Were the times of both dies alone undisturbed, compared with the other tests? */
 static bool told(const struct held_out *h, const struct test *t)
 {
 	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual &&
@@ -138,7 +142,7 @@ static double middle(const struct held_out *h, bool same, double none)
 	return n ? probe_median(h->v, n) : none;
 }
 
-/* Does the test agree with the map? 1: yes; 0: no; -1: it cannot be told. */
+/* Does the test agree with the map? 1: yes; 0: no; -1: undecided. */
 static int verdict(const struct held_out *h, const struct test *t)
 {
 	double by = t->same ? t->ratio - h->border : h->border - t->ratio;
@@ -166,7 +170,7 @@ static void judge(struct held_out *h)
 	}
 }
 
-/* So many tests disagree that more samples would not help. */
+/* Do so many tests disagree that more samples would not help? */
 static bool hopeless(struct held_out *h)
 {
 	judge(h);
@@ -220,8 +224,10 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
 	same = list_same(p, &h);
 	apart = list_apart(p, &h);
-	/* If there are two classes of pairs, there are pairs of both kinds; else the classes are
-	 * wrong. */
+	/*
+	 * If there are two classes, there must be pairs of both kinds; otherwise the classes are
+	 * wrong.
+	 */
 	if (!same || (!apart && p->border_found)) {
 		probe_doubt_channels(
 			p,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Finds the channels of dies. Reading a whole unit of each of two dies at once takes as long as of one
- * alone, or longer if the dies share a channel. How much longer depends on the drive. So the times of
- * many pairs form two classes, or one.
+ * Finds the channels of dies. Reading a whole unit of each of two dies at once takes as long as
+ * reading one die alone, or longer if the dies share a channel. How much longer depends on the
+ * drive. So the times of many pairs form two classes, or one.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,24 +10,26 @@
 
 #include "probe_priv.h"
 
-#define BASES 4u /* dies that are compared with all others, to find the classes */
-#define OTHERS 64u /* most of these other dies */
-#define UNEQUAL 0.1 /* two dies whose times alone differ by this part are not equally fast */
-#define APART 0.03 /* the same for all dies of a channel compared with all others */
-#define ALL_PAIRS 128u /* up to this number, all pairs are tried */
+#define BASES 4u /* number of dies that are compared with all others, to find the classes */
+#define OTHERS 64u /* most of these others */
+#define UNEQUAL 0.1 /* two dies are not equally fast if their times alone differ by this part */
+#define APART 0.03 /* the same for the dies of one channel, compared with all other dies */
+#define ALL_PAIRS 128u /* up to this number of dies, all pairs are tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
-#define CONFIRM 16u /* least samples before two dies count as sharing a channel */
-#define EDGE 4u /* pairs on each side of the border that are measured again */
+#define CONFIRM 16u /* fewest samples before two dies count as sharing a channel */
+#define EDGE 4u /* number of pairs on each side of the border that are measured again */
 #define LOOKS 6u
-#define RETRIES 4u /* further tries for disturbed pairs */
-/* If all pairs take this many times as long as one die, all share a channel. */
+#define RETRIES 4u /* further tries for a disturbed pair */
+/* If all pairs take this many times as long as one die, all dies share a channel. */
 #define SHARED_BY_ALL 1.15
-#define BLURRED \
-	0.025 /* of a pair's time: less steady ones do not prove that there is one class only */
-#define UNTOLD_MAX 2u /* passes in which a die's channel may stay unclear */
+/*
+ * as a part of a pair's time: with a larger spread, it is not proved that there is only one class
+ */
+#define BLURRED 0.025
+#define UNTOLD_MAX 2u /* passes in which the channel of a die may stay undecided */
 #define SURE 0.999
-/* The search ends after this many unclear results, or more on a large drive. */
+/* The search ends after this many undecided results, or more on a large drive. */
 #define UNTOLD_ENOUGH 8u
 
 struct pair {
@@ -43,7 +45,10 @@ static int by_ratio(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The widest gap between neighbours. Returns its upper end, or 0 if there is none. */
+/*
+ * Finds the widest gap between neighbours. Returns the index of its upper end, or 0 if there is
+ * none.
+ */
 static uint32_t widest(const struct pair *v, uint32_t n, double *gap)
 {
 	uint32_t at = 0;
@@ -74,8 +79,10 @@ static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return ret ? ret : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
 }
 
-/* Moves the pairs that were measured undisturbed to the front. *n: how many. Measures the disturbed ones
- * up to RETRIES times more. */
+/*
+ * Moves the pairs that were measured undisturbed to the front; *n: their number. Disturbed ones are
+ * measured up to RETRIES times more.
+ */
 static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, struct zns_err *err)
 {
 	*n = 0;
@@ -107,7 +114,7 @@ static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err 
 	return tell(p, v, *n, n, err);
 }
 
-/* Measures pairs near the gap again. *settled: each stayed on its side of @border. */
+/* Measures the pairs near the gap again. *settled: each stayed on its side of @border. */
 static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled,
 		      struct zns_err *err)
 {
@@ -127,8 +134,10 @@ static int look_again(struct probe *p, struct pair *v, uint32_t n, double border
 	return 0;
 }
 
-/* Are there two classes? A disturbed pair looks like a class of its own. So pairs at the gap are
- * measured again, with more samples, until each stays on its side. */
+/*
+ * Decides whether there are two classes. A disturbed pair looks like a class of its own. So pairs
+ * at the gap are measured again, with more samples, until each stays on its side.
+ */
 static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
 	double gap, noise;
@@ -171,7 +180,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		for (uint32_t i = 0; i < n; i++)
 			v[i].firm = false;
 	}
-	/* where the gap never settled, disturbed pairs made it */
+	/* if they never all stayed, disturbed pairs have caused the gap */
 	p->border_found = settled && at && gap > PROBE_GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
 	if (p->border_found) {
@@ -191,7 +200,10 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return 0;
 }
 
-/* Compares the bases with all others, as many at a time as can stay readable beside the bases. */
+/*
+ * Compares the bases with all others, as many at a time as can stay readable together with the
+ * bases.
+ */
 static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))),
@@ -205,7 +217,10 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		return zns_fail(err, -ENOMEM, "no memory for %u pairs", PAIRS);
 	p->border_found = false;
 	p->jitter = 0.5;
-	/* Few dies: all pairs, block by block, since perhaps only two of them share a channel. */
+	/*
+	 * With few dies compare all pairs, block by block, since perhaps only two of them share a
+	 * channel.
+	 */
 	for (uint32_t b = 0; few && !ret && b < nr; b += block)
 		for (uint32_t c = b; !ret && c < nr; c += block)
 			for (uint32_t i = b; !ret && i < zns_min(b + block, nr); i++) {
@@ -234,7 +249,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		for (uint32_t i = 0; !ret && i < bases; i++) {
 			if (end > zns_max(i + 1, at))
 				ret = probe_jitter(p, zones[i], zones[end - 1], err);
-			/* each pair once */
+			/* each pair only once */
 			for (uint32_t k = zns_max(i + 1, at); !ret && k < end; k++, n++) {
 				v[n] = (struct pair){ .a = zones[i], .b = zones[k] };
 				ret = measure(p, &v[n], FIRST, err);
@@ -245,8 +260,10 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	return ret || !n ? ret : classes(p, v, n, err);
 }
 
-/* Do two dies share a channel? Takes more samples of a pair near the border. *sure: the chance that *yes
- * is right; less than SURE if it stays unclear. */
+/*
+ * Do two dies share a channel? Takes more samples of a pair near the border. *sure: the probability
+ * that *yes is right; less than SURE if it stays undecided.
+ */
 static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure,
 			 struct zns_err *err)
 {
@@ -259,7 +276,7 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 			return ret;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
-		/* a pair much slower than the slow class is disturbed */
+		/* a pair that is much slower than the slow class was disturbed */
 		if (z > 4 && (!*yes || (n >= CONFIRM && ratio < p->border + 2 * width)))
 			break;
 		z = zns_min(z, 2.0);
@@ -268,7 +285,7 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 	return 0;
 }
 
-/* A zone of the die that has a whole unit to read, or can get one. */
+/* Returns a zone of the die that has a whole unit to read, or can get one. */
 static uint32_t representative(const struct probe *p, uint32_t group)
 {
 	uint32_t zone = p->map->pivot[group], data = ZNS_PROBE_NONE;
@@ -290,7 +307,7 @@ struct dies {
 	uint32_t *zone; /* by group: its representative zone; ZNS_PROBE_NONE: none */
 	uint32_t *first; /* by channel: its first group */
 	uint32_t *list;
-	uint32_t *untold; /* by group: how often its channel could not be told */
+	uint32_t *untold; /* by group: how often its channel was undecided */
 };
 
 static int border(struct probe *p, const struct dies *d, struct zns_err *err)
@@ -303,7 +320,7 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 	for (uint32_t g = 0; g < nr; g++)
 		if (d->zone[g] != ZNS_PROBE_NONE)
 			list[n++] = d->zone[g];
-	/* many dies: choose at random, since the first ones may all have different channels */
+	/* choose among many dies at random, since the first ones may all have different channels */
 	for (uint32_t i = 0; n > OTHERS && i < OTHERS; i++) {
 		uint32_t k = i + probe_random(p, n - i), zone = list[k];
 
@@ -314,8 +331,10 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
-/* Finds the channel of a die, or makes it the first of a new one, of @cap in this pass. *kept: it stays
- * readable for that. */
+/*
+ * Finds the channel of a die, or makes the die the first one of a new channel, of which there are
+ * at most @cap in this pass. *kept: the die stays readable as the first one of its channel.
+ */
 static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32_t first_channel,
 		   uint32_t cap, bool *kept, struct zns_err *err)
 {
@@ -323,7 +342,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	double sure, least = 1;
 
 	*kept = false;
-	/* in a regular map channels take turns: try the likely one first */
+	/* in a regular map the channels alternate: try the likely one first */
 	for (uint32_t k = 0, n = m->nr_channels - first_channel; k < n; k++) {
 		uint32_t c = first_channel + (group + k) % n;
 		bool yes;
@@ -338,7 +357,10 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 		m->channel_confidence[group] = sure;
 		return 0;
 	}
-	/* a disturbed test does not prove a channel of its own: try again in the next pass */
+	/*
+	 * a disturbed test does not prove that the die has a channel of its own: try again in the
+	 * next pass
+	 */
 	if (least < SURE) {
 		d->untold[group]++;
 		p->dies_untold++;
@@ -353,7 +375,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	return 0;
 }
 
-/* Resets zones that are readable and do not stand for a channel of this pass. */
+/* Resets zones that are readable but do not represent a channel of this pass. */
 static int make_room(struct probe *p, const struct dies *d, uint32_t first_channel,
 		     struct zns_err *err)
 {
@@ -415,7 +437,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	}
 	if (!p->border_found) {
 		m->channel_loss = 0;
-		/* if no two dies disturb each other, channels cannot be told */
+		/* if no two dies slow each other down, channels cannot be found */
 		if (p->lost_low < SHARED_BY_ALL + p->jitter / 2)
 			return 0;
 		m->channel_loss = 1 - 1 / p->lost_low;
@@ -449,7 +471,7 @@ void probe_forget_channels(struct zns_probe_map *m)
 	}
 }
 
-/* Do dies take different times alone? Then what pairs of them lose does not form two classes. */
+/* Do the dies take different times alone? Then the losses of pairs do not form two classes. */
 static bool unequal(const struct probe *p, const uint32_t *zone)
 {
 	double least = 0, most = 0;
@@ -465,8 +487,10 @@ static bool unequal(const struct probe *p, const uint32_t *zone)
 	return most > least * (1 + zns_max(UNEQUAL, 4 * p->jitter));
 }
 
-/* Are all dies of a channel slower alone than all others, or quicker? Beside a slower die a die loses
- * less, whether they share a channel or not. */
+/*
+ * Are all dies of a channel slower alone than all others, or faster? Together with a slower die, a
+ * die loses less, whether they share a channel or not.
+ */
 static bool apart_by_rate(const struct probe *p, const uint32_t *zone)
 {
 	const struct zns_probe_map *m = p->map;

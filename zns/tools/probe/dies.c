@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Finds the die of each zone by reading. A pass keeps the pivots of some groups readable, and compares
- * all zones without a group with them, in waves as large as the limits allow. A zone that shares a
- * die with none of them becomes the pivot of a new group. If there is no room for more pivots, the
- * zone is left to the next pass, which does not compare it with this pass's groups again.
+ * Finds the die of each zone by reading. A pass keeps the pivots of some groups readable, and
+ * compares all zones without a group with them, in waves as large as the limits allow. A zone that
+ * shares a die with none of them becomes the pivot of a new group. If there is no room for more
+ * pivots, the zone is left to the next pass, which does not compare it with the groups of this pass
+ * again.
  */
 #include <string.h>
 
@@ -11,23 +12,25 @@
 
 #define WAVE_MAX 512u /* most zones of a wave */
 #define PIVOTS_MAX 4096u
-#define ROUNDS 3 /* rounds without a suspect before a zone begins a new group */
-#define UNSURE_MAX 4u /* passes in which a zone's die may stay unclear */
-#define ANYWHERE 48u /* at first, this many zones are taken at random */
-#define CALIBRATE 12u /* zones on which the burst is calibrated */
+/* after this many rounds in which no zone seems to share its die, a zone begins a new group */
+#define ROUNDS 3
+#define UNSURE_MAX 4u /* passes in which a zone's die may stay undecided */
+#define ANYWHERE 48u /* at the begin, this many zones are taken at random */
+#define CALIBRATE 12u /* number of zones by which the size of the burst is chosen */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
 
 struct pass {
-	uint32_t first, end; /* groups of this pass, whose pivots are readable */
+	/* groups of this pass, whose pivots are readable: first <= group < end */
+	uint32_t first, end;
 	uint32_t cap;
-	uint32_t control; /* a readable pivot of an earlier group; ZNS_PROBE_NONE */
-	/* by group: the last zone that was proved to be on another die, plus 1 */
+	uint32_t control; /* a readable pivot of an earlier group; ZNS_PROBE_NONE: none */
+	/* by group: the last zone that was shown to be on another die, plus 1 */
 	uint32_t *refuted;
-	uint32_t *list, *pivots; /* groups that are tried, and their pivots */
+	uint32_t *list, *pivots; /* groups that are being tried, and their pivots */
 };
 
-/* A regular map repeats: guess the group of the zone one period earlier. */
+/* Guesses the group of a zone: in a regular map, that of the zone one period earlier. */
 static uint32_t guess(const struct probe *p, uint32_t zone)
 {
 	bool worth = p->hint_tried < 16 || p->hint_hit * 2 > p->hint_tried || zone % 16 == 0;
@@ -54,8 +57,10 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 	p->last_of_group[group] = zone + 1;
 }
 
-/* Does the zone share a die with the group's pivot? Result in *found; if it cannot be told, *unsure
- * is set. */
+/*
+ * Does the zone share a die with the group's pivot? *found is the result. If it stays undecided,
+ * *unsure is set.
+ */
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick,
 		     bool *found, bool *unsure, float *conf, struct zns_err *err)
 {
@@ -90,7 +95,7 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 			ps->pivots[n] = p->map->pivot[g];
 			ps->list[n++] = g;
 		}
-		/* ask in portions, so that the search ends once the group is found */
+		/* ask in portions, so that the search ends soon after the group is found */
 		for (uint32_t at = 0; !ret && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
@@ -135,7 +140,7 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	float conf = 0;
 	int ret = classify(p, ps, zone, first, &v, &group, &conf, err);
 
-	/* data of others that cannot be read: the zone's group stays unknown */
+	/* if another user's data cannot be read, the group of the zone stays unknown */
 	if (ret && ret != -EINTR && p->kind[zone] == KIND_DATA) {
 		p->given_up[zone] = true;
 		return 0;
@@ -143,15 +148,15 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	if (ret)
 		return ret;
 	/*
-	 * While there is one group only, no zone is known to be on another die, so a disturbance of
-	 * everything looks like a shared die. Such a zone is asked again when there are two groups.
-	 * If there is one group only at the end, reads told nothing.
+	 * As long as there is only one group, no zone is known to be on another die, so a
+	 * disturbance of all zones looks like a shared die. Such a zone is tested again when there
+	 * are two groups. If there is only one group at the end, reads have not shown anything.
 	 */
 	if (v == FOUND && p->map->nr_groups > 1)
 		assign(p, zone, group, conf);
 	else if (v == FOUND)
 		return 0;
-	else if (v == UNSURE) /* ask again in the next pass */
+	else if (v == UNSURE) /* test it again in the next pass */
 		p->given_up[zone] = ++p->unsure[zone] >= UNSURE_MAX;
 	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
 		new_group(p, ps, zone);
@@ -201,8 +206,11 @@ static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint
 	return ret ? ret : probe_drop(p, gone, nr_gone, err);
 }
 
-/* A group of one zone among large groups may be a die that was found twice. Compares its zone with the
- * pivots of this pass once more. If it joins another group, the numbers of later groups close up. */
+/*
+ * Checks groups of one zone: among large groups, such a group may be a die that was found twice.
+ * Its zone is compared with the pivots of this pass once more. If it joins another group, the later
+ * groups are renumbered.
+ */
 static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 {
 	cleanup_free uint32_t *size = calloc(p->nr, sizeof(*size));
@@ -252,8 +260,10 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 	return ret;
 }
 
-/* Lists the zones that are to be placed: some from anywhere at first, then in ascending order. Zones
- * with data come last: then there are pivots to compare them with. */
+/*
+ * Lists the zones without a group: some random ones at first, then in ascending order. Zones with
+ * data come last: by then there are pivots to compare them with.
+ */
 static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 {
 	uint32_t n = 0, first = 0;
@@ -263,7 +273,7 @@ static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 			if (is_open_question(p, z) && p->map->tested[z] <= below &&
 			    (p->kind[z] == KIND_DATA) == data)
 				out[n++] = z;
-	/* Many zones in a row may lie on one die; zones from anywhere lie on most dies. */
+	/* Many consecutive zones may be on one die, while random zones are on most dies. */
 	for (; !p->map->nr_groups && first < zns_min(n, ANYWHERE); first++) {
 		uint32_t k = first + probe_random(p, n - first), z = out[k];
 
@@ -275,8 +285,10 @@ static uint32_t list_open(struct probe *p, uint32_t *out, uint32_t below)
 	return n;
 }
 
-/* Makes the pivots of this pass readable. In a continued run one may have failed meanwhile: then another
- * zone of its group replaces it. */
+/*
+ * Makes the pivots of this pass readable. In a continued run one may have failed meanwhile: then
+ * another zone of its group replaces it.
+ */
 static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
 {
 	uint32_t *pivot = p->map->pivot;
@@ -299,9 +311,9 @@ static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *e
 }
 
 /*
- * The remaining zones may all lie on one die. Then all readable zones wait for each other, which looks
- * like a disturbance. So a zone of another die stays readable as a control, while there is room for
- * it beside the pivots.
+ * Keeps a zone of another die readable as a control, while there is room for it beside the pivots.
+ * The remaining zones may all be on one die. Without a control, all readable zones would wait for
+ * each other, which looks like a disturbance.
  */
 static int take_control(struct probe *p, struct pass *ps, struct zns_err *err)
 {

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Measures how long a zone of each group takes alone, and joins groups whose zones wait for each
- * other's writes. The groups come from reads. Planes of a die, or dies that are programmed in pairs,
- * are read independently and not written so. The map is used for writes, so writes decide.
+ * Measures the time of a zone of each group alone, and joins groups whose zones wait for each
+ * other's writes. The groups come from reads. But planes of a die, or dies that are programmed in
+ * pairs, are independent for reads and not for writes. The map is used for writes, so writes
+ * decide.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
 #define TRIES 3u
-#define TWICE \
-	1.7 /* least ratio of a double set's time to a single one's: below it a wait is too small */
-#define LENGTH_ZONES 2u /* zones on which the length of a set is tried */
+/*
+ * least ratio of the time of a set of double length to that of a single one: below it the set is
+ * too short to show a wait
+ */
+#define TWICE 1.7
+#define LENGTH_ZONES 2u /* number of zones by which the length of a set is chosen */
 #define SHRINK_TRIES 1u /* tries of a subset while a set that waits is reduced */
-#define BLOCK 4u /* groups of a block; two blocks are written together */
+#define BLOCK 4u /* groups in a block; two blocks are written together */
 
 int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_err *err)
 {
@@ -30,7 +34,10 @@ int probe_set_length(struct probe *p, const struct probe_index *x, struct zns_er
 			return ret;
 		if (twice >= TWICE * once)
 			continue;
-		/* a longer set also makes the pairs of the prediction longer */
+		/*
+		 * a longer set also makes the pairs of the prediction longer, so increase the
+		 * budget
+		 */
 		if (!p->par->budget)
 			p->budget += (uint64_t)2 * all * (most - p->set_units) * p->unit;
 		p->set_units = most;
@@ -65,7 +72,7 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 			note_quickest(p, z, ns);
 			next = i && ns > least ? ns : i ? least : ns;
 			least = !i || ns < least ? ns : least;
-			/* two times that agree are enough */
+			/* two times that agree suffice */
 			if (i && next <= PROBE_ALIKE * least)
 				break;
 		}
@@ -78,8 +85,10 @@ int probe_group_times(struct probe *p, const struct probe_index *x, struct zns_e
 	return 0;
 }
 
-/* Writes a random zone of each of these groups at once. *ratio: the shortest of several times, relative
- * to the slowest group alone. */
+/*
+ * Writes a random zone of each of these groups at once. *ratio: the shortest of several times,
+ * relative to the time of the slowest group alone.
+ */
 static int together(struct probe *p, const struct probe_index *x, const uint32_t *groups,
 		    uint32_t nr, uint32_t tries, double *ratio, struct zns_err *err)
 {
@@ -106,9 +115,11 @@ static int together(struct probe *p, const struct probe_index *x, const uint32_t
 	return 0;
 }
 
-/* Reduces a set that waits to two groups that wait for each other. *found: false if no two groups
- * wait, but all together do, for something that they share. Takes halves, then leaves out one group
- * at a time, while the rest still waits. */
+/*
+ * Reduces a set that waits to two groups that wait for each other. *found: false if no two groups
+ * wait, but all together do, for something that they share. Tries halves first, then leaves out one
+ * group at a time as long as the others still wait.
+ */
 static int shrink(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
 		  bool *found, struct zns_err *err)
 {
@@ -198,7 +209,10 @@ static void close_up(struct probe *p)
 	m->nr_groups = n;
 }
 
-/* Joins groups of this set until the rest is independent, or waits for something other than a die. */
+/*
+ * Joins groups of this set until the remaining ones are independent, or wait for something other
+ * than a die.
+ */
 static int settle(struct probe *p, const struct probe_index *x, uint32_t *set, uint32_t nr,
 		  struct zns_err *err)
 {
@@ -223,8 +237,10 @@ static int settle(struct probe *p, const struct probe_index *x, uint32_t *set, u
 	return 0;
 }
 
-/* Sorts groups by their time alone: beside a much slower group it would not show that two quick ones
- * wait for each other. */
+/*
+ * Sorts groups by their time alone: in a set with a much slower group it would not show if two fast
+ * ones wait for each other.
+ */
 static void by_time(const struct probe *p, uint32_t *v, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++) {
@@ -236,8 +252,10 @@ static void by_time(const struct probe *p, uint32_t *v, uint32_t n)
 	}
 }
 
-/* Two groups of one die take the same time alone. So only groups of similar times, which are
- * neighbours in a sorted set, are written together. */
+/*
+ * Two groups of one die take the same time alone. So only groups with similar times, which are
+ * neighbours in a sorted set, are written together.
+ */
 static int settle_alike(struct probe *p, const struct probe_index *x, const uint32_t *set,
 			uint32_t nr, struct zns_err *err)
 {

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* May the map be stored? A wrong map is worse than none, since promises depend on it. So every
- * sign of a bad measurement is an error that names it, unless the caller wants the map anyway. */
+/*
+ * Decides whether the map may be stored. A wrong map is worse than none, since promises depend on
+ * it. So every sign of a bad measurement is an error that names it, unless the caller wants the map
+ * anyway.
+ */
 #include <stdarg.h>
 
 #include "probe_priv.h"
 
-#define LOOK_AFTER 1000u /* bursts before disturbed ones are counted */
-#define HOPELESS 0.85 /* part of the bursts that were disturbed: above it the run ends */
-#define SPOILED_MAX 0.6 /* part of the bursts that were disturbed: above it the map is in doubt */
-#define OVERRULED_MAX 0.05 /* part of the votes that were outvoted: above it the map is in doubt */
-#define UNTOLD_MAX 0.1 /* part of the tests without a clear answer: above it the map is in doubt */
-#define LEAST 0.99 /* confidence below which the map is in doubt */
+#define LOOK_AFTER 1000u /* number of bursts before disturbed ones are counted */
+#define HOPELESS 0.85 /* share of disturbed bursts above which the run ends */
+#define SPOILED_MAX 0.6 /* share of disturbed bursts above which the map is doubtful */
+#define OVERRULED_MAX 0.05 /* share of outvoted votes above which the map is doubtful */
+#define UNTOLD_MAX 0.1 /* share of undecided tests above which the map is doubtful */
+#define LEAST 0.99 /* confidence below which the map is doubtful */
 
 void probe_doubt(struct probe *p, const char *fmt, ...)
 {
@@ -44,7 +47,10 @@ int probe_hopeless(struct probe *p, struct zns_err *err)
 		(unsigned long long)p->spoiled, (unsigned long long)p->races);
 }
 
-/* Doubts because of reads. They do not apply if every set of a full sample was as predicted. */
+/*
+ * Notes doubts that come from reads. They do not apply if every set of a full sample was as
+ * predicted.
+ */
 static void doubt_reads(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which zones can be read or written; writes units to zones that are to be read, within the limits and
- * the budget, and resets them. */
+/*
+ * Knows which zones can be read or written. Writes units to zones that are to be read, within the
+ * limits and the budget, and resets these zones.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
 #define SET_BYTES KIB(768) /* most bytes that a set writes to one zone */
-#define FAILED_IN_A_ROW 4u /* after this many failed zones in a row, the zones are not the cause */
+#define FAILED_IN_A_ROW 4u /* if this many zones fail in a row, the zones are not the cause */
 
 static const char mark[16] = "zns-criu probe\n";
 
@@ -47,7 +49,7 @@ static bool is_leftover(struct zns_dev *d, const struct zns_zone *z, void *buf)
 	if (!zns_zone_is_active(z->state))
 		return false;
 	if (!z->wp)
-		return true; /* it was opened and never written */
+		return true; /* it was opened but never written */
 	if (zns_dev_read(d, z->index, 0, buf, d->geo.block_size, NULL))
 		return false;
 	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
@@ -249,8 +251,10 @@ int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
 	return 0;
 }
 
-/* Writes zones one by one after a common write failed. Leaves a bad zone out. A limit, or many
- * failures in a row, is an error. */
+/*
+ * Writes zones one by one after writing them together failed. A bad zone is left out. Reaching a
+ * limit, or many failures in a row, is an error.
+ */
 static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t in_a_row = 0;
@@ -265,7 +269,7 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return ret;
 		if (now.wp >= p->unit)
 			continue;
-		/* a failed first write may still have opened it */
+		/* a first write that failed may still have opened the zone */
 		if (now.wp || now.state != ZNS_ZONE_EMPTY)
 			zns_dev_reset(p->d, &z, 1, NULL);
 		ret = zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, &why);
@@ -299,7 +303,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	probe_write_race(p, r, zones, nr, 1, done);
 	if (zns_dev_race(p->d, r, nr, NULL))
 		ret = write_each(p, zones, nr, err);
-	/* the open limit: close each zone, since others need its place */
+	/* there is an open limit: close each zone, so that others can be opened */
 	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
 		if (p->have[zones[i]])
 			ret = zns_dev_close_zone(p->d, zones[i], err);
@@ -323,7 +327,7 @@ int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 	}
 	if (!ret && n)
 		ret = write_batch(p, batch, n, err);
-	/* flush, since a die that still programs would look like one that is being read */
+	/* flush, since a die that is still programming would look like one that is being read */
 	return ret || (!wrote && !n) ? ret : zns_dev_flush(p->d, err);
 }
 
@@ -368,7 +372,7 @@ uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)
 {
 	uint32_t got = 0, from = probe_random(p, p->nr);
 
-	/* try random zones first; if hardly any is empty, take the rest in order */
+	/* try random zones first; if hardly any is empty, take the others in order */
 	for (uint32_t tries = 0; got < n && tries < 8 * n + 64; tries++) {
 		uint32_t z = probe_random(p, p->nr), i;
 

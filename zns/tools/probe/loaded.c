@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * For the case that sets of several groups wait, but no two groups do. Either the set was too short:
- * the first unit of each zone has to pass what all zones share, before its die can begin. Or
- * something that several dies share, such as a channel, is slower than these dies together. Then the
- * groups are right, and what is promised of each becomes what it gets while the others write.
+ * Handles the case that sets of several groups wait, but no two groups do. Either the set was too
+ * short: the first unit of each zone has to pass something that all zones share, before its die can
+ * begin. Or something that several dies share, such as a channel, is slower than these dies
+ * together. Then the groups are right, and the promised rate of each becomes what it gets while the
+ * others write.
  */
 #include "probe_priv.h"
 
-#define TRIES 6u /* tries after a promise was lowered; each takes a larger set */
+#define TRIES 6u /* tries after a promise was lowered; each try takes a larger set */
 /* Greatest slow-down that a channel can explain, as a multiple of the time alone. */
 #define LOWEST 8.0
 
-/* Are all wrong sets of several groups, and all pairs within a group right? */
+/* Are only sets of several groups wrong, and all pairs within a group right? */
 static bool only_together(const struct probe *p, const struct zns_probe_drift *d)
 {
 	const struct zns_probe_seen *s = p->map->seen;
@@ -42,16 +43,18 @@ static int predict_again(struct probe *p, struct zns_probe_drift *d, struct zns_
 	int ret;
 
 	*d = (struct zns_probe_drift){ 0 };
-	/* a given budget holds; the default one covers one prediction only, so it is lifted */
+	/*
+	 * a budget of the user stays; the default one covers one prediction only, so it is lifted
+	 */
 	if (!p->par->budget)
-		p->budget = UINT64_MAX / 2; /* grants are added to it */
+		p->budget = UINT64_MAX / 2; /* half, since more is added to it later */
 	ret = probe_predict_apart(p, d, err);
 	if (!p->par->budget)
 		p->budget = budget + p->map->written - before;
 	return ret;
 }
 
-/* Lowers all promises until they hold in each set that is tried. */
+/* Lowers all promised rates until they are reached in each set that is tried. */
 static int lower(struct probe *p, struct zns_probe_drift *d, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -94,7 +97,7 @@ int probe_loaded(struct probe *p, struct probe_index *x, struct zns_probe_drift 
 	*again = joined;
 	if (ret || joined)
 		return ret;
-	/* a drive that got hot since the last prediction needs another one */
+	/* a drive that has become hot since the last prediction needs another one */
 	if (most > units) {
 		ret = set_length(p, x, most, err);
 		if (!ret)

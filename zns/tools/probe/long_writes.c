@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A zone is written one command after another. Where the latency of a command is most of its time,
- * zones together are faster than one, even if they share everything. So commands become longer, as
- * long as that makes a zone alone faster. If zones together are still faster then, they are
+ * A zone is written by one command after another. If most of a command's time is latency, several
+ * zones together are faster than one, even if they share everything. So commands are made longer as
+ * long as that makes a single zone faster. If zones together are still faster then, they are
  * independent.
  */
 #include "probe_priv.h"
 
 #define TIMES 2u /* each step makes commands this many times as long */
-#define GAINS 1.06 /* a step that raises the rate by this factor is worth it */
-#define UNITS 32u /* units of the first length that are written for one measurement */
+#define GAINS 1.06 /* a step is accepted if it raises the rate by this factor */
+#define UNITS 32u /* number of units of the first length that one measurement writes */
 #define LONGEST MIB(8)
 
-/* The rate of a zone alone with commands of this length. The better of two times counts. */
+/*
+ * Measures the rate of a zone alone with commands of this length. The better of two results is
+ * used.
+ */
 static int rate(struct probe *p, uint32_t zone, uint64_t bytes, double *mibps, struct zns_err *err)
 {
 	uint32_t count = (uint32_t)(bytes / p->unit);

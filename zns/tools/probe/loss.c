@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much longer it takes to read two dies at once than one alone. Each sample lies between two reads
- * of one die alone, and counts only if those took their usual time. */
+/*
+ * Measures how much longer it takes to read two dies at once than one alone. Each sample is taken
+ * between two reads of one die alone, and is valid only if these took their usual time.
+ */
 #include <math.h>
 
 #include "probe_priv.h"
@@ -8,9 +10,9 @@
 #define SOLO 16u /* samples of one die alone */
 #define SAMPLES PROBE_LOSS_MAX
 #define JITTER 24u /* samples of a pair from which the variation of times is computed */
-#define ALONE 0.15 /* a die alone that is this much slower than usual is disturbed */
+#define ALONE 0.15 /* a die alone is disturbed if its time exceeds the usual one by this part */
 
-/* Takes @n times of reading both dies at once, or of reading @a alone if @b is ZNS_PROBE_NONE. */
+/* Measures @n times: reading both dies at once, or @a alone if @b is ZNS_PROBE_NONE. */
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n,
 		   struct zns_err *err)
 {
@@ -26,7 +28,7 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 	return 0;
 }
 
-/* The time of one die alone, measured once for each zone. */
+/* Returns the time of one die alone, which is measured once for each zone. */
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
 	double v[SOLO];
@@ -42,21 +44,23 @@ static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 	return 0;
 }
 
-/* Does one die alone take its usual time now? */
+/* Does one die alone take its usual time at this moment? */
 static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err *err)
 {
 	double ns, usual = p->solo_ns[zone];
 	int ret = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
 
 	*yes = !ret && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
-	/* much quicker than usual: the usual time was measured while something disturbed it */
+	/* it is much faster than usual, so the usual time was measured during a disturbance */
 	if (!ret && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
 		p->solo_ns[zone] = ns;
 	return ret;
 }
 
-/* Reads both at once, between reads of one alone as a control. A sample counts if the controls
- * took their usual time. Takes up to @n samples; *got may be less. */
+/*
+ * Reads both dies at once, between reads of one die alone as a control. A sample is valid if the
+ * controls took their usual time. Takes up to @n samples; *got may be less.
+ */
 static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got,
 		      struct zns_err *err)
 {
@@ -97,13 +101,17 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
 	low = probe_quartile(v, n);
 	*ratio = low / x;
-	/* The spread of a lower quartile, from the width of the faster half. It is large if
-	 * disturbances reach that half. */
+	/*
+	 * The standard deviation of a lower quartile, from the width of the faster half. It is
+	 * large if disturbances reach into that half.
+	 */
 	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
 	if (*ratio >= 1 - zns_max(PROBE_GAP, 4 * *spread))
 		return 0;
-	/* Two at once cannot be faster than the slower one alone, so its time alone was disturbed:
-	 * measure it anew. */
+	/*
+	 * Two at once cannot be faster than the slower one alone, so the time alone was disturbed:
+	 * measure it again.
+	 */
 	p->solo_ns[a] = p->solo_ns[b] = 0;
 	*ratio = 1;
 	*spread = PROBE_UNTOLD;

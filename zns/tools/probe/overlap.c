@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A zone may lie on several dies, and share some of them with one zone and others with another zone.
- * Then both of these wait for it and not for each other. No groups can describe that: zones that share
- * with the same zone are in one group, so they would have to share. Such a drive is refused with that
- * reason.
+ * A zone may be on several dies, and share some of them with one zone and others with another zone.
+ * Then both of these wait for it, but not for each other. Groups cannot describe that: zones that
+ * share a die with the same zone are in one group, so they would have to share one too. Such a
+ * drive is refused for this reason.
  */
 #include "probe_priv.h"
 
-#define ZONES 24u /* zones that are tried, first one of each group */
-#define CENTRES 8u /* zones that all others are paired with; twice as many once a case was found */
-#define CASES 2u /* cases needed, with different centres: a single one may be a disturbance */
-#define PARTNERS 4u /* zones that share with the centre and that later ones are paired with */
-#define SETS 600u /* pairs of zones by which the default budget grows */
+#define ZONES 24u /* number of zones that are tried, first one of each group */
+#define CENTRES 8u /* zones that are paired with all others; twice as many when a case was found */
+/* number of cases needed, with different centres: a single one may be a disturbance */
+#define CASES 2u
+#define PARTNERS 4u /* zones that share a die with the centre and that later ones are paired with */
+#define SETS 600u /* number of pairs of zones by which the default budget is increased */
 #define TRIES 2u
 #define ROUNDS 4u /* tries that confirm a case; one may fail */
 
@@ -31,7 +32,7 @@ static bool listed(const struct trial *t, uint32_t zone)
 	return false;
 }
 
-/* Picks one zone of each group, then any others. */
+/* Picks one zone of each group first, then random others. */
 static void pick(struct probe *p, struct trial *t)
 {
 	uint32_t any[ZONES], n = probe_pick_empty(p, any, ZONES), from = probe_random(p, p->nr);
@@ -76,8 +77,10 @@ static int relate(struct probe *p, struct trial *t, uint32_t a, uint32_t b, enum
 	return 0;
 }
 
-/* Looks for a case: two zones that share with the @centre and not with each other. They are put into
- * @with; if there is none, with[0] is ZONES. */
+/*
+ * Looks for a case: two zones that share a die with @centre but not with each other, which are put
+ * into @with. If there is none, with[0] is ZONES.
+ */
 static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with[2],
 		struct zns_err *err)
 {
@@ -108,8 +111,10 @@ static int look(struct probe *p, struct trial *t, uint32_t centre, uint32_t with
 	return 0;
 }
 
-/* Tries a case again, and measures the times alone anew in each round: a drive that gets hot changes its
- * rate, but not between the same two measurements each time. */
+/*
+ * Tries a case again, and measures the times alone again in each round: a drive that becomes hot
+ * changes its rate, but not between the same two measurements each time.
+ */
 static int confirm(struct probe *p, const struct trial *t, uint32_t centre, const uint32_t with[2],
 		   bool *yes, struct zns_err *err)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The map that a probe makes: its arrays, the numbers of its groups, and how much of it is certain. Also
- * the unit and the budget of a device. */
+/*
+ * The map that a probe makes: its arrays, the numbers of its groups, and how certain it is. Also
+ * the unit and the budget for a device.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define LEFT_OUT 0.05 /* part of all zones that may have data that cannot be placed */
+#define LEFT_OUT 0.05 /* share of all zones that may have data and stay without a group */
 
 #define UNIT_DEFAULT KIB(192)
-#define SETS 64u /* sets of several groups that the default budget covers */
-#define FEW_ACTIVE \
-	16u /* if fewer zones may be active, sets are small, and more of them are needed */
+#define SETS 64u /* number of sets of several groups that the default budget covers */
+/* if fewer zones than this may be active, sets are small, and more of them are needed */
+#define FEW_ACTIVE 16u
 #define SETS_OF_FEW 256u /* the number of such sets in that case */
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
@@ -67,9 +69,11 @@ void zns_probe_fini(struct zns_probe_map *m)
 	*m = (struct zns_probe_map){ 0 };
 }
 
-/* The number of zones with data of others that stay unknown: reads do not tell their die, and writes
- * cannot be tried. No promise counts on them. So a few of them do not lower the confidence in a map
- * that predicted every set of a full sample; more do: then 0. */
+/*
+ * Returns the number of zones with other users' data that stay unknown: reads do not show their
+ * die, and they cannot be written. No promise depends on them. So a few of them do not lower the
+ * confidence in a map that has predicted every set of a full sample. If there are more, returns 0.
+ */
 static uint32_t left_out(const struct probe *p)
 {
 	uint32_t n = 0;
@@ -100,7 +104,10 @@ void probe_count(struct probe *p)
 	m->confidence = usable ? zns_min(sum / usable, 1.0) : 0;
 }
 
-/* Numbers groups by their first zones, and channels by their first groups. */
+/*
+ * Numbers groups in the order of their first zones, and channels in the order of their first
+ * groups.
+ */
 int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 {
 	uint32_t n = m->nr_groups, next = 0;

@@ -1,35 +1,40 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Measures the rates of one zone, and whether several zones together are faster than one. If they are
- * not, the drive is one domain. */
+/*
+ * Measures the rate of one zone, and whether several zones together are faster than one. If they
+ * are not, the drive is one domain.
+ */
 #include "probe_priv.h"
 
 #define TOGETHER 8u /* most zones that are written together */
 #define ROUNDS 4u
-#define ROUNDS_MAX 9u /* rounds if fewer than four zones fit, which may share a die by chance */
-#define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
-#define DOMAIN_LEAST 3u /* with fewer rounds, as a small budget allows, the result is in doubt */
-#define SOLO_LEAST 12u /* fewest units written to a zone alone */
+/* number of rounds if fewer than four zones fit, which may share a die by chance */
+#define ROUNDS_MAX 9u
+#define DOMAIN_ROUNDS 6u /* number of rounds before the drive may count as one domain */
+#define DOMAIN_LEAST 3u /* with fewer rounds, as a small budget allows, the result is doubtful */
+#define SOLO_LEAST 12u /* fewest units that are written to a zone alone */
 #define SOLO_MOST 40u
-#define EACH_LEAST 8u /* fewest units written to each of several zones */
+#define EACH_LEAST 8u /* fewest units that are written to each of several zones */
 #define EACH_MOST 12u
-#define ONE_DOMAIN 1.3 /* multiple of one zone's rate: below it all zones are one domain */
-#define SHARE 0.3 /* part of the budget for these rounds */
-#define FAST 1.06 /* multiple of the sum of rates: above it zones alone are measured again */
-#define MORE 6u /* how many times they are measured again */
+#define ONE_DOMAIN 1.3 /* multiple of the rate of one zone: below it all zones are one domain */
+#define SHARE 0.3 /* share of the budget for these rounds */
+#define FAST 1.06 /* multiple of the sum of rates: above it, zones alone are measured again */
+#define MORE 6u /* how often they are measured again */
 #define TOO_MUCH 1.15 /* multiple of the sum of rates that no drive reaches */
-#define BUFFERS 4u /* units of a zone that its own buffer may hold */
-#define CACHED 1.5 /* multiple of the medium's rate: above it a cache has accepted the data */
-/* Multiple of the read rate: flash is never written that much faster than read. */
+#define BUFFERS 4u /* units that a zone's own buffer may hold */
+#define CACHED 1.5 /* multiple of the medium's rate: above it, a cache has accepted the data */
+/* Multiple of the read rate: writes to flash are never faster than this. */
 #define FASTER 1.25
-#define AGREE 0.2 /* part of the median by which rounds that agree may differ */
+#define AGREE 0.2 /* rounds agree if they differ from the median by at most this part */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 {
 	return v < low ? low : v > high ? high : v;
 }
 
-/* A device that accepts data faster than it programs them has a write cache. A buffer of a few units
- * for each zone does not count as one. */
+/*
+ * Notes a write cache: the device has one if it accepts data faster than it programs them. A buffer
+ * of a few units for each zone does not count.
+ */
 static void note_cache(struct probe *p, uint32_t n, uint32_t each, double ns)
 {
 	double held = (double)n * each * (1 - p->accept_ns / ns);
@@ -92,8 +97,10 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
 	n = zns_min(n, empty);
-	/* Few zones may share a die by chance, so they get more rounds, within this part of the
-	 * budget. */
+	/*
+	 * A few zones may share a die by chance, so they get more rounds, within this share of the
+	 * budget.
+	 */
 	if (ROUNDS * (SOLO_LEAST + n * EACH_LEAST) > total * SHARE)
 		n = zns_min(n, 4u);
 	rounds = n < 4 ? ROUNDS_MAX : ROUNDS;
@@ -114,12 +121,14 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		most = zns_max(most, together[i]);
 		one = zns_max(one, write[i]);
 		probe_tick(p, i + 1, rounds);
-		/* One domain must be certain, since no further question follows then. */
+		/* The result `one domain` must be certain, since no further test follows it. */
 		if (i + 1 == rounds && n > 1 && most < ONE_DOMAIN * one && rounds < DOMAIN_ROUNDS &&
 		    p->map->written + (solo + (uint64_t)n * each) * p->unit <= p->budget)
 			rounds++;
 	}
-	/* too fast to be true: each zone alone may have been disturbed, so measure some again */
+	/*
+	 * it is too fast to be true: each zone alone may have been disturbed, so measure some again
+	 */
 	for (uint32_t i = 0;
 	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
 	     i++) {
@@ -133,7 +142,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	}
 	p->map->zone_write_mibps = zns_max(probe_median(write, rounds) + 0.5, 1.0);
 	p->map->zone_read_mibps = zns_max(probe_median(read, rounds) + 0.5, 1.0);
-	/* the best of each: stalls and shared dies only lower it */
+	/* use the best of each, since stalls and shared dies only lower the rate */
 	p->map->scaling = n > 1 ? most / one : 1;
 	p->map->one_domain = p->map->scaling < ONE_DOMAIN;
 	if (p->map->scaling > TOO_MUCH * n)
@@ -166,8 +175,10 @@ int probe_rates(struct probe *p, struct zns_err *err)
 			p,
 			"zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
 			100 * AGREE);
-	/* Laplace's rule of succession: the chance for the next zone, if all so far
-	 * behaved alike. */
+	/*
+	 * Laplace's rule of succession: the probability for the next zone, if all zones so far
+	 * behaved the same.
+	 */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;
 		p->map->zone_confidence[z] = 1 - 1.0 / (rounds * n + 2);

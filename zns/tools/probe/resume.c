@@ -14,13 +14,13 @@ struct head {
 	uint32_t version, nr_zones, nr_groups, phase, unit, write_mibps, read_mibps, zero;
 	double scaling;
 	uint64_t written, resets, reads, read_bytes, device_ns, wall_ns;
-	uint64_t hash; /* hash of the whole state, with this field as 0 */
+	uint64_t hash; /* hash of the whole state, computed with 0 in this field */
 };
 
 struct entry {
 	uint32_t group, tested;
 	float confidence;
-	uint32_t pivot; /* pivot of the group with this entry's number */
+	uint32_t pivot; /* pivot of the group whose number is the index of this entry */
 };
 
 int zns_probe_save(const struct zns_probe_map *m, void **out, size_t *out_len)
@@ -98,7 +98,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	if (zns_probe_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
-	/* later phases are quick, and begin anew */
+	/* later phases are quick, and are repeated from their begin */
 	m->phase = zns_min(h->phase, (uint32_t)ZNS_PROBE_CHANNELS);
 	m->unit = h->unit;
 	m->zone_write_mibps = h->write_mibps;

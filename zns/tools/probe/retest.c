@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How much of the map is right? All votes for it may be wrong in the same way. So random zones are
- * tested again, later, beside one random zone of each group: a zone must share a die with that of its
- * own group and with no other one. The share of tests that agree gives a lower bound for the share of
- * zones that are right.
+ * Measures how much of the map is right. All votes for it may be wrong in the same way. So random
+ * zones are tested again, later, with one random zone of each group: a zone must share a die with
+ * the one of its own group and with no other. From the share of tests that agree follows a lower
+ * bound for the share of zones that are right.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define TESTS 400u /* tests if none is wrong: then at least 99.25 % are right */
+#define TESTS 400u /* number of tests if none is wrong: then at least 99.25 % are right */
 #define TESTS_MAX 1600u /* most tests if some are wrong */
-#define SAMPLE 100u /* about this many zones are written for it */
+#define SAMPLE 100u /* about this many zones are written for these tests */
 #define ROUNDS_MIN 4u
 #define ROUNDS_MAX 16u
 
 struct retest {
 	uint32_t *usable, nr_usable;
-	uint32_t *groups; /* all groups, in random order */
-	uint32_t *reps, nr_reps; /* one zone of each group, as far as limits allow */
-	uint32_t *rep_of; /* by group: its zone in @reps; ZNS_PROBE_NONE */
+	uint32_t *groups; /* all groups in random order */
+	uint32_t *reps, nr_reps; /* one zone of each group, as far as the limits allow */
+	uint32_t *rep_of; /* by group: its zone in @reps; ZNS_PROBE_NONE: none */
 	uint32_t *wave, nr_wave; /* the zones that are tested in this round */
 	uint32_t *list, *late; /* buffers for one zone of each group */
 	uint32_t tests, wrong, untold;
 };
 
-/* A random zone of the group that can be read, preferably not @not. */
+/* Returns a random zone of the group that can be read, preferably not @not. */
 static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, uint32_t not )
 {
 	uint32_t from = probe_random(p, t->nr_usable), last = ZNS_PROBE_NONE;
@@ -84,8 +84,10 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		t->rep_of[m->zone_group[t->reps[i]]] = t->reps[i];
 	ret = probe_need(p, t->reps, t->nr_reps, err);
 	for (uint32_t i = 0; !ret && t->nr_reps && i < wave; i++) {
-		/* if not all groups have a representative, take half of the zones from groups
-		 * that have one */
+		/*
+		 * if not all groups have a representative, take half of the zones from groups that
+		 * have one
+		 */
 		uint32_t r = t->reps[probe_random(p, t->nr_reps)];
 
 		uint32_t z = i % 2 && t->nr_reps < m->nr_groups ?
@@ -102,8 +104,10 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 	return ret ? ret : probe_need(p, t->wave, t->nr_wave, err);
 }
 
-/* Is @zone on the die of @own (or ZNS_PROBE_NONE) and on no die of @others? 1 or 0; -1: cannot
- * be told. @late: room for @nr. */
+/*
+ * Is @zone on the die of @own (or ZNS_PROBE_NONE) and on no die of @others? 1 or 0; -1: undecided.
+ * @late: room for @nr entries.
+ */
 static int is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
 		     uint32_t nr, uint32_t *late, int *right, struct zns_err *err)
 {
@@ -165,7 +169,7 @@ static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t
 	return ret;
 }
 
-/* Returns the number of rounds. *each: units that each round may write. */
+/* Returns the number of rounds. *each: number of units that each round may write. */
 static uint32_t plan(const struct probe *p, uint32_t *each)
 {
 	uint32_t reps = zns_max(zns_min(p->map->nr_groups, p->room / 2), 1u),
@@ -181,7 +185,7 @@ static int all(struct probe *p, struct retest *t, struct zns_err *err)
 	uint32_t each, rounds = plan(p, &each), want = TESTS;
 	int ret = 0;
 
-	/* with enough room, each zone is written only once */
+	/* if there is enough room, each zone is written only once */
 	if (p->room < p->nr)
 		rounds = zns_max((uint32_t)zns_min(rounds, left / each), 1u);
 	for (uint32_t k = 0; !ret && t->tests < want && k < 4 * rounds; k++) {
@@ -215,7 +219,8 @@ int probe_retest(struct probe *p, struct zns_err *err)
 			t.usable[t.nr_usable++] = z;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		t.groups[g] = g;
-	ret = p->burst ? 0 : probe_calibrate(p, err); /* a continued run has no burst yet */
+	/* a continued run has not chosen its burst yet */
+	ret = p->burst ? 0 : probe_calibrate(p, err);
 	if (!ret && t.nr_usable)
 		ret = all(p, &t, err);
 	if (ret)

@@ -19,8 +19,11 @@ static int one_group(struct probe *p, struct zns_err *err)
 		p->map->scaling);
 }
 
-/* Reads are a fast guess. They tell nothing where something other than a die takes their time, or
- * where nearly all zones lie on one die: then writes place the zones. *reads: why reads told nothing. */
+/*
+ * Finds groups by reads, which give a quick first guess. Reads show nothing if their time depends
+ * on something other than a die, or if nearly all zones are on one die: then writes assign the
+ * zones. *reads: why reads have shown nothing.
+ */
 static int find_dies(struct probe *p, struct zns_err *reads, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -85,7 +88,7 @@ static int phases(struct probe *p, struct zns_err *err)
 		enter_phase(p, ZNS_PROBE_DIES);
 	}
 	ret = dies_and_channels(p, &reads, err);
-	/* writes did not tell either: report why reads did not */
+	/* writes have not shown anything either: report why reads have not */
 	if (p->by_writes && (ret == -EAGAIN || ret == -EDQUOT))
 		return zns_fail(err, -EAGAIN, "%s", reads.msg);
 	return ret;
@@ -99,7 +102,7 @@ static int like_one_die(const struct probe *p, struct zns_err *err)
 		p->kinds);
 }
 
-/* A drive that was refused may be one that no map can describe: then the error says so. */
+/* Adds the reason if the drive is of a kind that no map can describe. */
 static int refused(struct probe *p, int ret, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;

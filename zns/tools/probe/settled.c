@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Does a flush empty the write cache? If capacitors back the cache, a flush need not wait for the
- * medium, and then every time of a write is only that of the cache. But data in the cache are read
- * quicker than data on the medium, or else these reads wait for the programs. So a zone is read right
- * after a flush and some time later. If a flush writes all data to the medium, both take the same
- * time.
+ * Does a flush empty the write cache? If capacitors protect the cache, a flush need not wait for
+ * the medium, and then all measured times of writes are only those of the cache. But data in the
+ * cache are read faster than data on the medium, or, if not, these reads wait for the programs. So
+ * a zone is read right after a flush and some time later. If the flush has written all data to the
+ * medium, both reads take the same time.
  */
 #include "probe_priv.h"
 
-#define TRIES \
-	3u /* a busy host changes times of reads, too, but not in the same direction each time */
+/*
+ * number of rounds: a busy host changes the times of reads too, but not in the same direction each
+ * time
+ */
+#define TRIES 3u
 #define UNITS 40u
 #define READS 32u
-/* The second time relative to the first: above it, a flush does not empty the cache. */
+/* Ratio of the second time to the first: if it is larger, a flush does not empty the cache. */
 #define CHANGED 1.2
-#define WAIT 30u /* the second read comes after this many times the time of the write */
+#define WAIT 30u /* the second read comes after this multiple of the time of the write */
 #define WAIT_MAX_NS UINT64_C(1000000000)
 
-/* The usual time of a small read. */
+/* Measures the usual time of a small read. */
 static int read_time(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
 	uint64_t done[READS];
@@ -40,7 +43,7 @@ static int read_time(struct probe *p, uint32_t zone, double *ns, struct zns_err 
 	return ret;
 }
 
-/* The time of a small read right after a flush, and some time later. */
+/* Measures the time of a small read right after a flush, and some time later. */
 static int look(struct probe *p, uint32_t zone, double *first, double *last, struct zns_err *err)
 {
 	uint32_t units = zns_min(UNITS, (uint32_t)(p->d->geo.zone_capacity / p->unit));

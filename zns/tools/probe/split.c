@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Places zones by writing pairs, where reads do not tell dies apart. If a channel is slower than one
- * die is read, zones of its dies wait for each other's reads, and the groups of the reads are
- * channels: such a group is split. If reads show nothing at all, all zones begin as one group, and
- * that one is split.
+ * Assigns zones to groups by writing pairs, if reads cannot tell dies apart. If a channel is slower
+ * than reads of one die, zones of all its dies wait for each other's reads, so the groups that
+ * reads found are channels: such a group is split. If reads have shown nothing at all, all zones
+ * begin as one group, which is split.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define PIVOTS 64u /* most dies that one group is split into */
-#define PAIRS 10u /* pairs of a group that are tried to see whether it is one die */
-#define TOGETHER 8u /* after this many new pivots, all are written together */
-#define TOGETHER_MOST 3.0 /* time relative to one alone: above it they wait for each other */
+#define PIVOTS 64u /* most dies into which one group is split */
+#define PAIRS 10u /* number of pairs of a group that are tried to see whether it is one die */
+#define TOGETHER 8u /* after this many new pivots, all pivots are written together */
+#define TOGETHER_MOST 3.0 /* ratio to the time alone: above it, they wait for each other */
 
-/* Do two zones share a die? @alone: the time of the slower one alone. */
+/* Do two zones share a die? @alone: the time alone of the slower one. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,
 		 struct zns_err *err)
 {
@@ -30,14 +30,14 @@ static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *ye
 			return ret;
 		*yes = ns >= PROBE_SAME * alone;
 		p->between |= ns > PROBE_APART * alone && !*yes;
-		/* longer than two zones of one die take: disturbed, so try once more */
+		/* longer than two zones of one die take: it was disturbed, so try once more */
 		if (ns <= PROBE_SAME_MOST * alone)
 			break;
 	}
 	return 0;
 }
 
-/* Sets @apart if some pair of the group does not share a die. */
+/* Sets @apart if a pair of the group does not share a die. */
 static int look(struct probe *p, const struct probe_index *x, uint32_t group, struct zns_err *err)
 {
 	uint32_t first = x->first[group], n = x->first[group + 1] - first;
@@ -53,7 +53,10 @@ static int look(struct probe *p, const struct probe_index *x, uint32_t group, st
 	return ret;
 }
 
-/* The time of a zone alone: the shorter of two, unless the first one equals that of a known die. */
+/*
+ * Measures the time of a zone alone: the shorter of two, unless the first one is equal to that of a
+ * known die.
+ */
 static int alone_of(struct probe *p, uint32_t zone, const double *known, uint32_t nr, double *ns,
 		    struct zns_err *err)
 {
@@ -72,14 +75,16 @@ static int alone_of(struct probe *p, uint32_t zone, const double *known, uint32_
 	return 0;
 }
 
-/* Could dies with these times alone be the same one? */
+/* Could two dies with these times alone be the same die? */
 static bool alike(double a, double b)
 {
 	return a <= PROBE_ONE_RATE * b && b <= PROBE_ONE_RATE * a;
 }
 
-/* -EAGAIN if pivots of which no two wait for each other do wait when all are written together: what
- * they wait for is no die. */
+/*
+ * -EAGAIN: no two of the pivots wait for each other, but they do wait when all are written
+ * together, so they wait for something other than a die.
+ */
 static int independent(struct probe *p, const uint32_t *pivot, const double *alone, uint32_t nr,
 		       struct zns_err *err)
 {
@@ -123,7 +128,9 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
 		if (ret)
 			return ret;
 		if (!yes) {
-			/* with more pivots than dies, the prediction will refuse this map */
+			/*
+			 * if there are more pivots than dies, the prediction will refuse this map
+			 */
 			if (nr == PIVOTS)
 				return 0;
 			alone[nr] = ns;
@@ -141,16 +148,18 @@ static int split_once(struct probe *p, const struct probe_index *x, uint32_t gro
 	return 0;
 }
 
-/* A pair that takes longer than independent zones and less than zones of one die tells nothing: most
- * of its time is the filling and emptying of a large program unit. Makes pairs longer; false if no
- * pair was like that, or if they are long already. */
+/*
+ * Makes pairs longer if a pair took longer than independent zones but less than zones of one die:
+ * such a time shows nothing, since most of it is the filling and emptying of a large program unit.
+ * Returns false if there was no such pair, or if pairs are long already.
+ */
 static bool lengthen(struct probe *p, uint64_t spent)
 {
 	uint32_t most = probe_long_units(p);
 
 	if (!p->between || most <= p->set_units)
 		return false;
-	/* the default budget covers short pairs only, so grant the longer ones */
+	/* the default budget covers short pairs only, so increase it for longer ones */
 	if (!p->par->budget)
 		p->budget += spent * most / p->set_units;
 	p->set_units = most;
@@ -182,7 +191,7 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 	uint32_t nr = m->nr_groups;
 	int ret = 0;
 
-	/* only reads could place zones that cannot be written */
+	/* zones that cannot be written can only be assigned by reads */
 	for (uint32_t z = 0; z < p->nr; z++)
 		if (m->zone_group[z] != ZNS_PROBE_NONE && !probe_can_write(p, z))
 			return 0;
@@ -198,7 +207,7 @@ int probe_split_groups(struct probe *p, const struct probe_index *x, struct zns_
 	return ret;
 }
 
-/* The group of a zone by writes; a new one, if it shares with none. */
+/* Assigns a zone to a group by writes; to a new group if it shares a die with none. */
 static int place(struct probe *p, const struct probe_index *x, uint32_t zone, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -231,7 +240,7 @@ static int place(struct probe *p, const struct probe_index *x, uint32_t zone, st
 	return 0;
 }
 
-/* Places the zones that are @unknown. */
+/* Assigns the zones that are marked in @unknown. */
 static int place_all(struct probe *p, struct probe_index *x, const bool *unknown,
 		     struct zns_err *err)
 {
@@ -241,7 +250,7 @@ static int place_all(struct probe *p, struct probe_index *x, const bool *unknown
 		if (!unknown[z])
 			continue;
 		ret = place(p, x, z, err);
-		/* the next zone may belong to the new group: put it into the index */
+		/* add the zone to the index: the next zone may belong to the new group */
 		if (!ret && p->map->zone_group[z] >= p->map->nr_groups - 1)
 			ret = probe_index_build(p, x, err);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Statistics that a few wild samples do not change, and the size of a sample. */
+/* Statistics that are not changed by a few wild samples, and the size of samples. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,8 +20,10 @@ double probe_median(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Disturbances only add time. So the lower quartile is right even if nearly three quarters of the
- * samples were disturbed. */
+/*
+ * Disturbances only add time. So the lower quartile is right even if nearly three quarters of the
+ * samples were disturbed.
+ */
 double probe_quartile(double *v, uint32_t n)
 {
 	if (!n)
@@ -30,7 +32,10 @@ double probe_quartile(double *v, uint32_t n)
 	return v[(n - 1) / 4];
 }
 
-/* The chance of at most @wrong failures in @n trials, if each is right with chance @right. */
+/*
+ * The probability of at most @wrong failures in @n trials, if each is right with the probability
+ * @right.
+ */
 static double chance(uint32_t n, uint32_t wrong, double right)
 {
 	double sum = 0;
@@ -59,7 +64,9 @@ double probe_lower_bound(uint32_t n, uint32_t wrong)
 	return low;
 }
 
-/* The chance that the next zone of a sample is right, if all @take of @n before it were. */
+/*
+ * The probability that the next zone of a sample is right, if all @take of @n zones before it were.
+ */
 static double misses(uint32_t n, uint32_t take)
 {
 	uint32_t bad = zns_max((uint32_t)(n * PROBE_WRONG_ZONES), 1u);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A drive that gets hot is throttled: its rate changes while it is measured, and then zones seem to wait
- * for each other that do not. That is the case if a zone alone is slow each time that much was just
- * written, and quick before that or some time later.
+ * Is the drive throttled because it became hot? Then its rate changes during the measurement, and
+ * zones seem to wait for each other although they do not. A drive is throttled if a zone alone is
+ * slow each time right after much was written, and fast before that or some time later.
  */
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define HEAT MIB(192) /* amount written at once in each round */
-#define FIRST 3u /* first times alone, right after that; the shortest counts */
-#define LATER 8u /* number of later times alone */
+#define HEAT MIB(192) /* amount that is written at once in each round */
+/* number of times alone that are measured right after that; the shortest is used */
+#define FIRST 3u
+#define LATER 8u /* number of times alone that are measured later */
 
-/* A set of zones as large as the drive takes at once: @units of each of @n zones. */
+/* A set of as many zones as the drive accepts at once: @units of each of @n zones. */
 struct set {
 	uint32_t n, units;
 };
@@ -36,8 +37,11 @@ static int heat(struct probe *p, const struct set *s, uint64_t bytes, struct zns
 	return ret;
 }
 
-/* All times are of one zone and one length, since another zone may be on a slower die. The zone is the
- * one with the quickest time so far: the drive was cool then, even if it is hot all the time now. */
+/*
+ * All times are of one zone and one length, since another zone may be on a slower die. The zone
+ * with the shortest time so far is used: the drive was cool at that time, even if it is hot all the
+ * time now.
+ */
 int probe_throttled(struct probe *p, struct zns_err *err)
 {
 	struct probe_alone z = p->quickest;

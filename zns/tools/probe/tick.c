@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reports progress to the caller, and the state from which the run can continue; not too often. */
+/*
+ * Reports progress and the present state to the caller from time to time. The run can be continued
+ * from this state.
+ */
 #include <stdlib.h>
 
 #include "probe_priv.h"

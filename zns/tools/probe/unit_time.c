@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Measures reads of whole units: the time of one or two at once, and the rate of a zone. */
+/* Measures reads of whole units: the time of one or two at once, and the read rate of a zone. */
 #include <string.h>
 
 #include "probe_priv.h"
@@ -40,7 +40,7 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 	return ret;
 }
 
-/* Four clients read at once, each its own quarter. */
+/* Four clients read at once, each a quarter of the zone. */
 int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
 		    struct zns_err *err)
 {

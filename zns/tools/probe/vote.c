@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which zone waits for which? A burst of small reads goes to one zone, and other zones are read behind
- * it. A zone that has to wait lies on the same die. A disturbance usually hits a whole measurement:
- * the host does not run, or all dies collect garbage, and then every zone seems to wait. So a vote
- * counts only if the burst took its usual time and the controls, zones on other dies, did not wait.
+ * Decides which zone waits for which. A burst of small reads goes to one zone, and other zones are
+ * read behind it. A zone that has to wait is on the same die. A disturbance usually affects a whole
+ * measurement: the host does not run, or all dies collect garbage, and then every zone seems to
+ * wait. So a vote is valid only if the burst took its usual time and the controls, zones on other
+ * dies, did not wait.
  */
 #include <math.h>
 #include <string.h>
@@ -12,23 +13,28 @@
 
 #define CONTROLS 3u
 #define VOTES_MAX 25u
-#define VOIDS_MAX 40u /* after this many disturbed votes a question is put off */
-#define SURE 11.5 /* log odds at which an answer counts: wrong once in 100,000 */
+#define VOIDS_MAX 40u /* after this many disturbed votes, a question is postponed */
+#define SURE 11.5 /* log odds at which an answer is accepted: wrong once in 100,000 */
 #define BURST_READS 8 /* length of a burst, in reads one after another */
 #define TRIES 6u /* tries to reduce the suspects to one */
-#define SAMPLES 64u /* samples of a burst's time */
-#define SPREAD_LEAST 8u /* least number of zones over which a burst is spread */
+#define SAMPLES 64u /* samples of the time of a burst */
+#define SPREAD_LEAST 8u /* fewest zones over which a burst is spread */
 #define SPREAD_SETS 8u
-#define SPREAD_SCALING \
-	1.6 /* times one zone's rate: zones that scale less in writes may do so in reads */
-#define PACE_LOW 0.75 /* a die with a pace between these two counts as one of the usual pace */
+/* multiple of one zone's rate: zones that reach less together when written may do so when read */
+#define SPREAD_SCALING 1.6
+#define PACE_LOW 0.75 /* a die whose pace is between these two counts as usual */
 #define PACE_HIGH 1.35
 #define PACE_SAMPLES 9u
-/* Part of a burst's time on one zone: a spread burst that slow does not wait for dies. */
+/*
+ * Part of the time of a burst on one zone: a spread burst that takes longer than this does not wait
+ * for dies.
+ */
 #define AS_SLOW 0.85
 
-/* Relative to a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for
- * something else. */
+/*
+ * Times relative to that of a usual burst. QUICK: the read did not wait for the burst; WAITED: it
+ * did; ODD: it waited for something else.
+ */
 enum seen { QUICK, WAITED, ODD };
 
 struct controls {
@@ -47,7 +53,7 @@ static uint64_t usual(const struct probe *p, uint32_t zone)
 	return p->pace[zone] > 0 ? (uint64_t)(p->burst_ns * (double)p->pace[zone]) : p->burst_ns;
 }
 
-/* The k-th small read of a zone. Uses another page each time, while there are more. */
+/* Makes the k-th small read of a zone. Each one reads another page, as long as there are more. */
 static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_t slot,
 			     uint64_t *done)
 {
@@ -62,7 +68,7 @@ static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_
 				  .done_ns = done };
 }
 
-/* Turns a single read into two, of different pages if the zone has more than one. */
+/* Replaces a single read by two, of different pages if the zone has more than one. */
 static void twice(const struct probe *p, struct zns_race *r)
 {
 	r->count = 2;
@@ -75,9 +81,9 @@ static void twice(const struct probe *p, struct zns_race *r)
 }
 
 /*
- * Sends a burst of @size reads to @zones in turn, and two reads to each of @others. The first of the two
- * may arrive before the burst; at the second one the burst is in the die's queue for certain.
- * *own: the time of the burst; @after: those of the second reads.
+ * Sends a burst of @size reads to @zones in turn, and two reads to each of @others. The first of
+ * the two may arrive before the burst; when the second arrives, the burst is certainly in the die's
+ * queue. *own: the time of the burst; @after: the times of the second reads.
  */
 static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size,
 		 const uint32_t *others, uint32_t nr, uint64_t *own, uint64_t *after,
@@ -103,7 +109,7 @@ static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint
 	return 0;
 }
 
-/* The time of a burst of @size on one zone, or with @spread over all of them. */
+/* Measures a burst of @size on one zone or, with @spread, over all of them. */
 static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool spread, uint32_t size,
 		 uint32_t samples, uint64_t *ns, struct zns_err *err)
 {
@@ -122,8 +128,11 @@ static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool sprea
 	return 0;
 }
 
-/* The same burst must be faster over many zones. Otherwise its time comes from the host, not
- * from a die. Tries several sets: the zones of one set may share few dies by chance. */
+/*
+ * Checks that the same burst is faster when it is spread over many zones. Otherwise its time
+ * depends on the host, not on a die. Several sets are tried, since the zones of one set may share
+ * few dies by chance.
+ */
 static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint64_t best = UINT64_MAX;
@@ -142,7 +151,7 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return ret;
 		best = zns_min(best, ns);
 	}
-	/* zones that are hardly faster together when written may be so when read */
+	/* zones that are hardly faster together when written may also be so when read */
 	if (best < AS_SLOW * p->burst_ns || p->map->scaling < SPREAD_SCALING)
 		return 0;
 	return zns_fail(
@@ -151,7 +160,10 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 		p->burst, nr, best / 1e6, p->burst_ns / 1e6);
 }
 
-/* Makes the burst so large that a wait for it differs clearly from a read's own time. */
+/*
+ * Chooses the size of the burst so large that waiting for it differs clearly from the time of a
+ * read.
+ */
 int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t few = zns_min(nr, 4u);
@@ -166,8 +178,10 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 	return ret ? ret : spread_out(p, zones, nr, err);
 }
 
-/* Measures the pace of a zone's die, since dies need not be equally fast. If it is not the usual one,
- * makes the burst so long that a read of a slow die differs from a wait for a quick one. */
+/*
+ * Measures the pace of a zone's die, since dies may differ in speed. If it is not the usual pace,
+ * makes the burst so long that a read of a slow die differs from waiting for a fast one.
+ */
 static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 {
 	uint64_t ns = 0;
@@ -196,8 +210,10 @@ static int know_pace(struct probe *p, uint32_t zone, struct zns_err *err)
 	return 0;
 }
 
-/* Is the zone, or another one of its die, among the controls? Two controls of one die would wait
- * for each other, as if for the burst. */
+/*
+ * Is the zone, or another zone of its die, among the controls? Two controls of one die would wait
+ * for each other, which looks as if they waited for the burst.
+ */
 static bool beside(const struct probe *p, const struct controls *c, uint32_t zone)
 {
 	uint32_t group = p->map->zone_group[zone];
@@ -209,8 +225,10 @@ static bool beside(const struct probe *p, const struct controls *c, uint32_t zon
 	return false;
 }
 
-/* Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise
- * any zone will do: most are on other dies, and each vote uses others. */
+/*
+ * Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise any
+ * zone may be used: most are on other dies, and each vote uses other zones.
+ */
 static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct controls *c)
 {
 	uint32_t ga = p->map->zone_group[a], gb = p->map->zone_group[b], any[CONTROLS], nr_any = 0;
@@ -227,7 +245,10 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct contro
 	}
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < CONTROLS; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
-		/* It is on another die than a zone in question, so it must not wait for that one. */
+		/*
+		 * The control is on another die than one of the two zones, so it must not wait for
+		 * that one.
+		 */
 		bool other = g != ZNS_PROBE_NONE && (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
 		if (z == a || z == b || (g != ZNS_PROBE_NONE && (g == ga || g == gb)))
@@ -240,14 +261,18 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, struct contro
 			any[nr_any++] = z;
 	}
 	c->sure = c->nr;
-	/* Beside a control that is certainly on another die, uncertain ones would only do harm: all
-	 * of them may be on one die. */
+	/*
+	 * If one control is certainly on another die, uncertain ones would only do harm: all of
+	 * them may be on one die.
+	 */
 	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < CONTROLS; i++)
 		c->zone[c->nr++] = any[i];
 }
 
-/* Did a control on another die wait, or at least half of the controls that are only likely on
- * another die? */
+/*
+ * Did a control that is certainly on another die wait, or at least half of those that only probably
+ * are?
+ */
 static bool controls_waited(const struct controls *c, uint64_t time, const uint64_t *after)
 {
 	uint32_t late = 0;
@@ -262,11 +287,13 @@ static bool controls_waited(const struct controls *c, uint64_t time, const uint6
 	return late && late * 2 >= c->nr - c->sure;
 }
 
-/* Did the burst take an unusual time? Then other zones may have waited for the cause of that. */
+/* Did the burst take an unusual time? Then other zones may have waited for the same cause. */
 static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 {
-	/* Noise makes nothing faster, so it was the usual time that was disturbed. A zone with less
-	 * than a unit does not count: the same few pages again and again may be read quicker. */
+	/*
+	 * Noise makes nothing faster, so the usual time was disturbed. A zone with less than a unit
+	 * is not considered: reading the same few pages again and again may be faster.
+	 */
 	if (own * 5 < usual(p, zone) * 3 && p->readable[zone] == p->unit) {
 		if (p->pace[zone] > 0 && p->pace[zone] != 1)
 			p->pace[zone] = (double)own / p->burst_ns;
@@ -291,8 +318,10 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		bool late[PROBE_SET_MAX];
 
 		memset(late, true, sizeof(late));
-		/* At most one of them is on the die. A zone that waits each time is suspect; one
-		 * quick read clears it. */
+		/*
+		 * At most one of them is on the die. A zone that waits each time is a suspect; one
+		 * quick read clears it.
+		 */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
 			ret = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
@@ -311,7 +340,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= judge(usual(p, zone), after[i]) != QUICK;
 		}
-		/* that many cannot share the die, so they wait for each other: try fewer at once */
+		/* so many cannot share the die, so they wait for each other: try fewer at once */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;
@@ -324,7 +353,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 	return 0;
 }
 
-/* The weight of one vote, from how often votes were overruled so far. */
+/* The weight of one vote, from how often votes were outvoted so far. */
 static double weight(const struct probe *p)
 {
 	double wrong = (p->dissents + 3.0) / (p->votes + 60.0);
@@ -333,7 +362,7 @@ static double weight(const struct probe *p)
 	return log((1 - wrong) / wrong);
 }
 
-/* Does @b wait for a burst on @a? If *spoiled, the vote was disturbed and does not count. */
+/* Does @b wait for a burst on @a? *spoiled: the vote was disturbed and is not valid. */
 static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled,
 		struct zns_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Writes sets of zones at once and takes the time. It runs from the first write to the end of a flush:
- * data in a buffer or in a write cache count when they are on the medium.
+ * Writes sets of zones at once and measures the time from the first write to the end of a flush, so
+ * that data in a buffer or in a write cache count only when they are on the medium.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef CONFORM_CASE_H
 #define CONFORM_CASE_H
-/* For cases. A case gets empty zones and states with the macros below what must hold; the first
- * failure ends it. */
+/*
+ * For test cases. A case gets empty zones, and states what must be true by the macros below. The
+ * first failure ends the case.
+ */
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,16 +18,16 @@
 
 struct conform {
 	const char *spec;
-	const char *twin; /* another node of the same device, or NULL */
+	const char *twin; /* another device node of the same device, or NULL */
 	struct zns_dev *d;
-	uint32_t nr; /* sequential zones in working order */
+	uint32_t nr; /* number of sequential zones in working order */
 	uint32_t *zone; /* numbers of the zones */
-	uint32_t read_only, offline, conventional; /* one zone in that state; NONE */
+	uint32_t read_only, offline, conventional; /* a zone in that state; NONE: there is none */
 	uint32_t block;
-	uint64_t cap; /* capacity of zone[0], zone[1], …, all equal */
+	uint64_t cap; /* capacity of zone[0], zone[1], …, which are all equal */
 	uint32_t max_io;
 	uint8_t *buf; /* CONFORM_BUF bytes, aligned */
-	pid_t peer[CONFORM_PEERS]; /* processes of the running case; 0: none */
+	pid_t peer[CONFORM_PEERS]; /* child processes of the running case; 0: none */
 };
 extern struct conform t;
 
@@ -40,7 +42,7 @@ void conform_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 extern struct zns_err conform_err;
 #define E (&conform_err)
 
-/* The call succeeds. */
+/* The call must succeed. */
 #define OK(call)                                                                  \
 	do {                                                                      \
 		int rc_ = (call);                                                 \
@@ -49,7 +51,7 @@ extern struct zns_err conform_err;
 				     conform_err.msg);                            \
 	} while (0)
 
-/* The call fails with this errno, and says something that has @text in it. */
+/* The call must fail with this errno, and its error text must contain @text. */
 #define FAILS(call, want, text)                                                                    \
 	do {                                                                                       \
 		conform_err = (struct zns_err)ZNS_ERR_INIT;                                        \
@@ -76,7 +78,7 @@ extern struct zns_err conform_err;
 			conform_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #a, a_, b_); \
 	} while (0)
 
-/* The zone is in this state, with this write pointer. */
+/* The zone must be in this state, and have this write pointer. */
 #define ZONE(zone, want, at)                                                                \
 	do {                                                                                \
 		struct zns_zone z_ = zone_of(zone);                                         \
@@ -88,10 +90,10 @@ extern struct zns_err conform_err;
 	} while (0)
 
 struct zns_zone zone_of(uint32_t zone);
-/* Bytes that tell where they belong. @tag makes two writers different. */
+/* Bytes that depend on their place. @tag makes the data of two writers different. */
 void pattern(uint8_t *buf, uint32_t zone, uint64_t off, size_t len, uint32_t tag);
 bool is_pattern(const uint8_t *buf, uint32_t zone, uint64_t off, size_t len, uint32_t tag);
-/* Write a pattern at @off, by whole transfers; read it back and compare. */
+/* Write a pattern at @off by whole transfers, or read it back and compare. */
 void put(uint32_t zone, uint64_t off, uint64_t len);
 void check(uint32_t zone, uint64_t off, uint64_t len);
 void reset_everything(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Geometry, reports, writes, appends, reads. */
+/* Tests geometry, reports, writes, appends, reads. */
 #include "case.h"
 
-#define FILL_MAX MIB(128) /* zones that are larger are not filled by writing */
+#define FILL_MAX MIB(128) /* larger zones are not filled by writing */
 
 static bool power_of_two(uint64_t v)
 {
@@ -142,7 +142,7 @@ static void unaligned(void)
 	SAME(zone_of(z).wp, 2 * b);
 }
 
-/* Such a buffer may be slow, but must work. */
+/* An unaligned buffer may be slow, but must work. */
 static void unaligned_buffer(void)
 {
 	static const unsigned shifts[] = { 1, 2, 4, 64, 512, 513, 4095 };
@@ -288,7 +288,7 @@ static void read_finished(void)
 	put(z, 0, 2 * b);
 	OK(zns_dev_finish(t.d, z, E));
 	check(z, 0, 2 * b);
-	/* A part of a finished zone that was never written can be read, and may hold anything. */
+	/* A part of a finished zone that was never written must be readable, with any content. */
 	OK(zns_dev_read(t.d, z, 2 * b, t.buf, b, E));
 	OK(zns_dev_read(t.d, z, t.cap - b, t.buf, b, E));
 }
@@ -306,7 +306,7 @@ static void flush(void)
 	ZONE(t.zone[0], ZNS_ZONE_EMPTY, 0);
 }
 
-/* Other tests cut the power. Here durable writes only have to be writes like any other. */
+/* Other tests cut the power. This one only checks that durable writes work like any other write. */
 static void durable(void)
 {
 	uint32_t z = t.zone[0], b = t.block, two[] = { t.zone[0], t.zone[1] };

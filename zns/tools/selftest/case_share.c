@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Threads, processes, several handles, two nodes of one device. */
+/* Tests threads, processes, several handles, and two device nodes of one device. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@ struct job {
 	struct zns_err err;
 };
 
-/* Odd sizes, so that the threads get out of step. */
+/* Uses odd sizes, so that the threads do not run in step. */
 static void *work(void *arg)
 {
 	struct job *j = arg;
@@ -72,7 +72,7 @@ static void parallel_writers(void)
 	for (uint32_t i = 0; i < n; i++)
 		j[i] = (struct job){ .zone = t.zone[i], .count = 64, .tag = i + 1 };
 	run_jobs(j, n);
-	/* Then each process reads what another one wrote, two on each zone. */
+	/* Then each process reads what another one has written; two read each zone. */
 	for (uint32_t i = 0; i < 2 * n; i++)
 		j[i] = (struct job){
 			.zone = t.zone[i % n], .count = 64, .tag = i % n + 1, .read = true
@@ -93,7 +93,7 @@ static void read_beside_write(void)
 	for (uint32_t i = 0; i < n; i++)
 		j[i] = (struct job){ .zone = t.zone[i], .count = 48, .tag = i + 1 };
 	run_jobs(j, n);
-	for (uint32_t i = 0; i < n; i++) /* these commands leave no open zones behind */
+	for (uint32_t i = 0; i < n; i++) /* these commands must leave no zone open */
 		OK(zns_dev_close_zone(t.d, t.zone[i], E));
 	if (t.d->geo.max_active && 2 * n > t.d->geo.max_active)
 		conform_skip("too few active zones");
@@ -164,7 +164,7 @@ static void remember(pid_t old, pid_t new)
 		}
 }
 
-/* A child process that opens the device anew and executes requests. */
+/* Starts a child process that opens the device itself and executes requests. */
 static struct peer peer_start(const char *spec)
 {
 	struct peer p;
@@ -229,7 +229,8 @@ static void peer_end(struct peer *p, int sig)
 
 	if (sig)
 		kill(p->pid, sig);
-	shutdown(p->fd, SHUT_RDWR); /* later children inherit it, too */
+	/* shutdown() and not close(): later children inherit the descriptor too */
+	shutdown(p->fd, SHUT_RDWR);
 	close(p->fd);
 	TRUE(waitpid(p->pid, &status, 0) == p->pid);
 	remember(p->pid, 0);
@@ -247,9 +248,11 @@ static void peer_end(struct peer *p, int sig)
 				     a_.rc, a_.err.msg);                                 \
 	} while (0)
 
-/* A write at an outdated write pointer. A device that takes an offset refuses it. NVMe passthrough
- * appends, so the data land at the end of the written part; this is noticed and reported as an
- * error, too. */
+/*
+ * Checks a write at an outdated write pointer. A device that takes an offset refuses it. NVMe
+ * passthrough appends, so the data are written at the end of the written part; this must be noticed
+ * and reported as an error too.
+ */
 static void stale(int rc, const char *msg, uint32_t z, uint64_t *at)
 {
 	TRUE(rc == -EIO);
@@ -260,7 +263,7 @@ static void stale(int rc, const char *msg, uint32_t z, uint64_t *at)
 	SAME(zone_of(z).wp, *at);
 }
 
-/* Both processes see where the other has written, whichever writes. */
+/* Both processes must see what the other has written, whichever of them writes. */
 static void see_each_other(struct peer *p)
 {
 	uint32_t z = t.zone[0], b = t.block;
@@ -284,7 +287,8 @@ static void see_each_other(struct peer *p)
 	rc = zns_dev_write(t.d, z, 6 * b, t.buf, b, E);
 	stale(rc, conform_err.msg, z, &at);
 	put(z, at, b);
-	a = ASK(p, WRITE, z, .blocks = 1, .off = 7 * b); /* and the other process does */
+	/* and where the other process expects it */
+	a = ASK(p, WRITE, z, .blocks = 1, .off = 7 * b);
 	at += b;
 	stale(a.rc, a.err.msg, z, &at);
 	ASK_OK(p, CLOSE, z);
@@ -300,7 +304,9 @@ static void see_each_other(struct peer *p)
 	FAILS(zns_dev_read(t.d, z, 0, t.buf, b, E), ENODATA, "write pointer 0");
 	put(z, 0, b);
 	ASK_OK(p, READ, z, .blocks = 1);
-	/* Reset by the other process and written up to the offset that this process expects: */
+	/*
+	 * The other process resets the zone, and writes up to the offset that this process expects.
+	 */
 	ASK_OK(p, RESET, z);
 	ASK_OK(p, WRITE, z, .blocks = 1);
 	put(z, b, b);
@@ -362,7 +368,7 @@ static void killed_process(void)
 			  .what = WRITE, .zone = z, .blocks = 64, .off = 4 * (uint64_t)t.block });
 	peer_end(&p, SIGKILL);
 	/*
-	 * The last write was either done or not; the zone continues from its present write pointer.
+	 * The last write was either done or not. The zone continues from its present write pointer.
 	 */
 	TRUE(zone_of(z).wp == 4 * t.block || zone_of(z).wp == 68 * (uint64_t)t.block ||
 	     (zone_of(z).wp - 4 * t.block) % t.block == 0);
@@ -372,8 +378,7 @@ static void killed_process(void)
 	OK(zns_dev_close_zone(t.d, t.zone[1], E));
 }
 
-/* Appends need no coordination: each gets a place of its own, and the data there are those that
- * were given. */
+/* Appends need no coordination: each gets a place of its own, which must contain the given data. */
 static void append_race(void)
 {
 	struct peer p[3];

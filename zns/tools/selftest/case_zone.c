@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Open, close, finish, reset: every transition, and the limits on them. */
+/* Tests open, close, finish, reset: every transition, and the limits on them. */
 #include "case.h"
 
-#define LIMIT_MAX 512 /* limits above are not tried out */
-#define EACH_MAX 1024u /* most zones; on larger devices some from everywhere */
+#define LIMIT_MAX 512 /* a higher limit is not tried out */
+#define EACH_MAX 1024u /* most zones that are tried; on a larger device, zones from all over it */
 #define BATCH 256u
-#define ODD_MAX 4u /* how many zones of another capacity are filled */
+#define ODD_MAX 4u /* number of zones with another capacity that are filled */
 #define ODD_FILL_MAX GIB(4)
 
 static void open_close(void)
@@ -48,17 +48,17 @@ static void finish(void)
 {
 	uint32_t b = t.block;
 
-	OK(zns_dev_finish(t.d, t.zone[0], E)); /* empty */
+	OK(zns_dev_finish(t.d, t.zone[0], E)); /* finish an empty zone */
 	put(t.zone[1], 0, b);
-	OK(zns_dev_finish(t.d, t.zone[1], E)); /* implicitly open */
+	OK(zns_dev_finish(t.d, t.zone[1], E)); /* finish an implicitly open zone */
 	OK(zns_dev_open_zone(t.d, t.zone[2], E));
-	OK(zns_dev_finish(t.d, t.zone[2], E)); /* explicitly open */
+	OK(zns_dev_finish(t.d, t.zone[2], E)); /* finish an explicitly open zone */
 	put(t.zone[3], 0, 2 * b);
 	OK(zns_dev_close_zone(t.d, t.zone[3], E));
-	OK(zns_dev_finish(t.d, t.zone[3], E)); /* closed */
+	OK(zns_dev_finish(t.d, t.zone[3], E)); /* finish a closed zone */
 	for (int i = 0; i < 4; i++) {
 		ZONE(t.zone[i], ZNS_ZONE_FULL, t.cap);
-		OK(zns_dev_finish(t.d, t.zone[i], E)); /* full */
+		OK(zns_dev_finish(t.d, t.zone[i], E)); /* finish a full zone */
 	}
 	check(t.zone[1], 0, b);
 	check(t.zone[3], 0, 2 * b);
@@ -86,14 +86,15 @@ static void reset(void)
 {
 	uint32_t b = t.block, list[8];
 
-	put(t.zone[0], 0, b); /* implicitly open */
-	OK(zns_dev_open_zone(t.d, t.zone[1], E)); /* explicitly open, nothing written */
+	put(t.zone[0], 0, b); /* make it implicitly open */
+	/* make it explicitly open, with nothing written */
+	OK(zns_dev_open_zone(t.d, t.zone[1], E));
 	put(t.zone[2], 0, b);
-	OK(zns_dev_close_zone(t.d, t.zone[2], E)); /* closed */
+	OK(zns_dev_close_zone(t.d, t.zone[2], E)); /* make it closed */
 	put(t.zone[3], 0, b);
-	OK(zns_dev_finish(t.d, t.zone[3], E)); /* full */
-	put(t.zone[5], 0, b); /* not in the list */
-	for (int i = 0; i < 5; i++) /* zone[4] is empty */
+	OK(zns_dev_finish(t.d, t.zone[3], E)); /* make it full */
+	put(t.zone[5], 0, b); /* this one is not in the list */
+	for (int i = 0; i < 5; i++) /* zone[4] stays empty */
 		list[i] = t.zone[4 - i];
 	list[5] = list[0];
 	list[6] = list[3];
@@ -123,7 +124,7 @@ static void reset_many(void)
 {
 	uint32_t nr = zns_min(t.nr, 300u);
 
-	/* Every second zone, so that there are as many runs as possible. */
+	/* Finish every second zone, so that there are as many runs as possible. */
 	for (uint32_t i = 0; i < nr; i += 2)
 		OK(zns_dev_finish(t.d, t.zone[i], E));
 	OK(zns_dev_reset(t.d, t.zone, t.nr, E));
@@ -131,7 +132,7 @@ static void reset_many(void)
 		ZONE(t.zone[i], ZNS_ZONE_EMPTY, 0);
 }
 
-/* Other cases use the first zones. This one uses every zone, as many at once as may be open. */
+/* Other cases use the first zones. This one uses every zone, as many at a time as may be open. */
 static void each_zone(void)
 {
 	const struct zns_geometry *g = &t.d->geo;
@@ -158,7 +159,7 @@ static void each_zone(void)
 	}
 }
 
-/* A zone that reports a capacity other than usual must hold exactly that. */
+/* A zone that reports an unusual capacity must hold exactly that many bytes. */
 static void odd_capacity(void)
 {
 	uint32_t total = t.d->geo.nr_zones, odd = 0, tried = 0;
@@ -182,8 +183,10 @@ static void odd_capacity(void)
 			     t.zone[0], tried);
 }
 
-/* What exceeding the open limit with explicitly open zones gives: active comes first where it is no
- * larger. */
+/*
+ * The error when the open limit is exceeded by explicitly open zones: the active limit is reached
+ * first if it is not larger.
+ */
 static int open_excess(void)
 {
 	const struct zns_geometry *g = &t.d->geo;
@@ -223,7 +226,7 @@ static void too_many_open(void)
 	for (uint32_t i = 0; i < max; i++)
 		OK(zns_dev_open_zone(t.d, t.zone[i], E));
 	excess(t.zone[max], open_excess());
-	/* An open zone stays usable, and a zone that was given back can be used again. */
+	/* An open zone must stay usable, and a zone that was closed must be usable again. */
 	put(t.zone[max - 1], 0, t.block);
 	OK(zns_dev_close_zone(t.d, t.zone[0], E));
 	put(t.zone[max], 0, t.block);
@@ -235,8 +238,10 @@ static void too_many_open(void)
 	check(t.zone[max + 1], 0, t.block);
 }
 
-/* If too many zones were opened by writes, a device may close one by itself to make room: both
- * results are right. */
+/*
+ * If too many zones were opened by writes, a device may close one by itself to make room, or fail:
+ * both are right.
+ */
 static void too_many_written(void)
 {
 	uint32_t max = t.d->geo.max_open, open = 0;
@@ -254,7 +259,7 @@ static void too_many_written(void)
 		open += zns_zone_is_open(zone_of(t.zone[i]).state);
 	SAME(open, max);
 	conform_note("%s", rc ? "refused" : "the device closes another one by itself");
-	/* In either case, writing continues where there is room. */
+	/* In both cases, writing must continue where there is room. */
 	OK(zns_dev_close_zone(t.d, t.zone[max - 1], E));
 	put(t.zone[max], rc ? 0 : t.block, t.block);
 }
@@ -280,7 +285,7 @@ static void too_many_active(void)
 		check(t.zone[i], 0, t.block);
 }
 
-/* An empty zone that was opened for nothing must not count for ever. */
+/* An empty zone that was opened without being written must not count for ever. */
 static void unwritten_is_given_back(void)
 {
 	uint32_t max = t.d->geo.max_active;

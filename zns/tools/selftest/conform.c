@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Runs cases, with the functions that they share. */
+/* Runs test cases, and has the functions that they share. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -118,7 +118,7 @@ void reset_everything(void)
 	OK(zns_dev_reset(t.d, list, nr, E));
 }
 
-/* Which zones there are to play with. */
+/* Finds out which zones there are for the cases. */
 static void look_around(void)
 {
 	uint32_t total = t.d->geo.nr_zones;

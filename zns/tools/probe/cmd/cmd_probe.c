@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-probe, which `znsctl probe` becomes: measures the device and stores the result as its
- * profile, or checks a sample against the stored profile. */
+/*
+ * znsctl-probe, the program that `znsctl probe` executes: measures the device and stores the result
+ * as its profile, or compares a sample with the stored profile.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-#define STATE_MAX MIB(32) /* enough for a million zones */
+#define STATE_MAX MIB(32) /* bytes; enough for a million zones */
 /* Delay of the first progress line if the output is no terminal. */
 #define FIRST_LINE_NS UINT64_C(5000000000)
 #define LINE_NS UINT64_C(30000000000)
@@ -28,7 +30,7 @@ struct probe_cmd {
 	struct zns_probe_params par;
 	struct zns_probe_map map;
 	bool shown, terminal;
-	uint64_t next_line; /* time at which the next line is due */
+	uint64_t next_line; /* time of the next line */
 };
 
 static volatile sig_atomic_t stop;
@@ -102,7 +104,7 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 	return 0;
 }
 
-/* Uses the emulator's model time, so that nobody has to wait. */
+/* Uses the model time of the emulator, so that the measurement need not wait. */
 static int set_clock(struct probe_cmd *k, struct zns_err *err)
 {
 	struct zns_emu_params p;
@@ -117,7 +119,7 @@ static int set_clock(struct probe_cmd *k, struct zns_err *err)
 	return zns_emu_set_clock(k->dev, ZNS_EMU_CLOCK_THREAD, err);
 }
 
-/* Refuses a device that another host has: a probe writes zones and the profile. */
+/* Refuses a device that another host uses: a probe writes to zones, and the profile. */
 static int check_host(const struct probe_cmd *k, struct zns_err *err)
 {
 	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
@@ -127,8 +129,10 @@ static int check_host(const struct probe_cmd *k, struct zns_err *err)
 	return ret ? ret : zns_store_mine(k->store, self.machine, err);
 }
 
-/* Resets what a killed probe left: in the catalogue's empty zones it would look like another
- * writer's data. */
+/*
+ * Resets the zones that a killed probe has left behind: in empty zones of the catalogue their data
+ * would be taken for another writer's.
+ */
 static int clear(struct probe_cmd *k, struct zns_err *err)
 {
 	uint32_t n;
@@ -178,7 +182,7 @@ static double written_share(const struct probe_cmd *k)
 	return (double)k->map.written / ((double)g->nr_zones * g->zone_capacity);
 }
 
-/* What a probe may write, or begins with if the user gave no budget. */
+/* The budget, or the default with which the probe begins if the user gave none. */
 static uint64_t budget_of(const struct probe_cmd *k, uint32_t unit)
 {
 	return k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, unit);
@@ -338,8 +342,10 @@ static int interrupted(struct probe_cmd *k)
 	return CTL_FAILED;
 }
 
-/* Something disturbed the measurement, or the budget was too small: that says nothing against the
- * device. */
+/*
+ * Reports that the measurement was disturbed or the budget too small, which says nothing against
+ * the device.
+ */
 static int refuse(struct probe_cmd *k, int ret, const struct zns_err *err)
 {
 	if ((ret == -EAGAIN || ret == -EDQUOT) && k->args.json)
@@ -358,7 +364,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	unshow(k);
 	if (ret == -EINTR)
 		return interrupted(k);
-	/* there is no state that could be continued */
+	/* there is no state from which a run could continue */
 	if (ret == -EAGAIN)
 		unlink(k->state_path);
 	if (!ret)

@@ -5,10 +5,13 @@
 #include "../../../ctl/lib/ctl.h"
 #include "zns/probe.h"
 
-/* Makes a profile from a map. Groups keep their numbers from @old as far as they are the same. */
+/* Makes a profile from a map. Groups keep their numbers in @old as far as they are the same. */
 int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out,
 		     struct zns_err *err);
-/* Takes from a profile what a probe can check. Zero *m before; end with zns_probe_fini. */
+/*
+ * Reads from a profile what a probe can check. Zero *m before, and call zns_probe_fini()
+ * afterwards.
+ */
 int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err);
 
 #endif

@@ -4,8 +4,10 @@
 #include "probe_cmd.h"
 #include "zns/probe.h"
 
-/* A group takes over the number of an old group if it holds most of the old group's zones:
- * reservations and checkpoints use these numbers. @number: by group of @m. */
+/*
+ * Renumbers groups: a group gets the number of an old group if it has most of the old group's
+ * zones, since reservations and checkpoints refer to these numbers. @number: by group of @m.
+ */
 static int number(const struct zns_probe_map *m, const ZnsPb__Profile *old, uint32_t *to)
 {
 	uint32_t n = m->nr_groups, nr_old = old ? old->n_groups : 0, next = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsctl-selftest, which `znsctl selftest` becomes. */
+/* znsctl-selftest, the program that `znsctl selftest` executes. */
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ static void said(void *arg, const char *name, enum conform_verdict v, double sec
 	st_say(arg, result[v], what, "%s", text);
 }
 
-/* Tests the device alone; it must hold nothing of value. */
+/* Tests the device without a store; it must not contain data that anybody needs. */
 static void conform(struct selftest *s)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -51,7 +51,7 @@ static enum content content_of(struct zns_dev *d, size_t *checkpoints, struct zn
 	return A_STORE;
 }
 
-/* Like `znsctl format`: refuses to destroy data. */
+/* Refuses to destroy data, as `znsctl format` does. */
 static int may_destroy(struct zns_dev *d, struct zns_err *err)
 {
 	cleanup_free struct zns_zone *z = calloc(d->geo.nr_zones + 1, sizeof(*z));
@@ -74,7 +74,7 @@ static int may_destroy(struct zns_dev *d, struct zns_err *err)
 		break;
 	}
 	if (!z || zns_dev_report(d, 0, d->geo.nr_zones, z, &why))
-		return 0; /* the checks will say so */
+		return 0; /* the checks will report this */
 	for (uint32_t i = 0; i < d->geo.nr_zones; i++)
 		written += z[i].conventional || z[i].state != ZNS_ZONE_EMPTY;
 	return written ? zns_fail(err, -EEXIST,
@@ -103,7 +103,7 @@ static int raw(struct selftest *s, struct zns_err *err)
 	return ret;
 }
 
-/* Finds out what the device holds, and whether the test may go on. */
+/* Finds out what is on the device, and whether the test may go on. */
 static int begin(struct selftest *s, bool force, enum content *content, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the device reports must fit together (NVMe Zoned Namespace Command Set, 2.1 and 3). */
+/*
+ * Checks that what the device reports is consistent (NVMe Zoned Namespace Command Set, 2.1 and 3).
+ */
 #include "selftest.h"
 
-/* Why this zone cannot be as it is reported, or NULL. */
+/* Returns why the report of this zone is impossible, or NULL. */
 static const char *wrong(const struct zns_geometry *g, const struct zns_zone *z, uint32_t nr)
 {
 	if (z->index != nr)
@@ -56,7 +58,7 @@ static void check_sizes(struct selftest *s, const struct zns_geometry *g)
 		       g->max_io_bytes >> 10);
 }
 
-/* The first block of what is written, of some zones all over the device. */
+/* Reads the first block of the written part of some zones, from all over the device. */
 static void check_reads(struct selftest *s, struct zns_dev *d, const struct zns_zone *z)
 {
 	uint32_t step = zns_max(d->geo.nr_zones / 64, 1u), nr = 0;

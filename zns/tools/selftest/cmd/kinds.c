@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Checkpoints of a process of our own, of each kind, restored and compared. */
+/*
+ * Makes checkpoints of each kind of a process of our own, restores them, and compares its memory.
+ */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,7 +21,7 @@ struct words {
 	unsigned int nr;
 };
 
-/* A name for the checkpoints' container that is used by nobody else. */
+/* A container name for the checkpoints that nobody else uses. */
 static const char *name_of(const struct selftest *s)
 {
 	return strrchr(s->dir, '/') + 1;
@@ -42,7 +44,7 @@ static void why_of_log(const char *images, const char *log, char why[ST_WHY])
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (strstr(line, "Error")) {
-			/* the text behind the place in the code */
+			/* the text behind the position in the source */
 			const char *text = strstr(line, "): ");
 
 			line[strcspn(line, "\n")] = '\0';
@@ -82,7 +84,7 @@ static int criu(const struct selftest *s, const char *verb, const char *images, 
 	return code;
 }
 
-/* "" or why it cannot be done here. */
+/* Returns "", or why this kind cannot be tested here. */
 static const char *impossible(int kind)
 {
 	char *argv[] = { (char *)"criu", (char *)"check", (char *)"--feature",
@@ -157,7 +159,7 @@ static void one(struct selftest *s, int kind, const char *what)
 	struct subject p = { 0 };
 	int ret;
 
-	prctl(PR_SET_CHILD_SUBREAPER, 1); /* what criu restores becomes our child */
+	prctl(PR_SET_CHILD_SUBREAPER, 1); /* makes the restored process our child */
 	ret = subject_start(s, &p);
 	snprintf(title, sizeof(title), "dump and restore, %s", what);
 	if (ret)
@@ -171,7 +173,7 @@ static void one(struct selftest *s, int kind, const char *what)
 		return;
 	}
 	if (!ret) {
-		waitpid(p.pid, NULL, 0); /* its PID must be free */
+		waitpid(p.pid, NULL, 0); /* reap it, since its PID must be free */
 		unlink(p.answers);
 		ret = criu(s, "restore", images, 0, NULL, why);
 	}

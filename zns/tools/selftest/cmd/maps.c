@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which zones share a die: found by znsctl probe, and then, or for what is stored, tried out. */
+/* Which zones share a die: runs znsctl probe to find the map, or to check the stored one. */
 #include <string.h>
 
 #include "selftest.h"
 #include "zns/emu.h"
 
 #define ANSWER 65536
-#define SAMPLE_MAX 4096u /* most zones; all zones of a smaller drive */
+#define SAMPLE_MAX 4096u /* most zones that are tested; all zones of a smaller drive */
 
 static struct json_object *get(struct json_object *j, const char *name)
 {
@@ -21,7 +21,7 @@ static int number(struct json_object *j, const char *name)
 	return json_object_get_int(get(j, name));
 }
 
-/* Without a timing model the map cannot be found. */
+/* Is this an emulator without a timing model? Then the map cannot be found. */
 static bool without_time(const char *spec)
 {
 	struct zns_emu_params p = { 0 };
@@ -37,8 +37,8 @@ static bool without_time(const char *spec)
 }
 
 /*
- * Runs a probe. NULL: it failed, and the report has a line. If something else disturbed the probe,
- * that is no finding against the drive.
+ * Runs a probe. NULL: it failed, and the report has a line about it. If the probe was disturbed,
+ * that is not held against the drive.
  */
 static struct json_object *ask(struct selftest *s, const char *what, bool verify, int *code,
 			       char why[ST_WHY])
@@ -96,7 +96,8 @@ static const char *first_moved(struct json_object *j, char out[32])
 }
 
 /*
- * A busy host may delay a sample; a second sample is then different. A wrong map is found by both.
+ * A busy host may delay a sample, so a failed check is repeated with another sample. A wrong map
+ * fails both.
  */
 static void verify(struct selftest *s)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How fast one zone is, and what can be seen of a flush: after a small write, it cannot return
- * before the flash has the data, at the rate that the zone has over longer. Where it does, the
- * drive's cache survives a power cut, or the flush lies. Only a power cut tells which.
+ * Measures how fast one zone is, and whether a flush takes the time that it must: after a small
+ * write, it cannot return before the flash has the data, at the sustained rate of the zone. If it
+ * does, either the drive's cache survives a power cut, or the flush lies. Only a power cut shows
+ * which.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,13 @@
 #include "selftest.h"
 #include "zns/emu.h"
 
-#define PIECE KIB(128) /* fits into any drive's buffer */
+#define PIECE KIB(128) /* bytes; fits into any drive's buffer */
 #define TRIES 9
 
-/* The least that a write of PIECE and its flush take, in the device's own time: a busy machine only
- * adds to it. */
+/*
+ * The shortest time of a write of PIECE and its flush, in the device's own time: a busy machine
+ * only adds to it.
+ */
 static int write_and_flush(struct zns_dev *d, uint32_t zone, uint64_t piece, uint64_t *out_ns,
 			   struct zns_err *err)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Lines as they come, and the report that an owner of a drive can send in: it names no
- * host, and a serial number only if asked to. */
+/*
+ * Prints the results line by line, and makes the report that an owner of a drive can send in. The
+ * report names no host, and a serial number only if the user asks for it.
+ */
 #include <stdarg.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -10,7 +12,7 @@
 
 static const char *const word[ST_RESULTS] = { "ok", "FAILED", "doubt", "not run" };
 
-/* A name of the device may have its serial number in it (/dev/disk/by-id). */
+/* Hides a name of the device, which may contain its serial number (/dev/disk/by-id). */
 static void hide(const char *name, char *text)
 {
 	size_t n = strlen(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Programs that are installed with this one. */
+/* Runs programs that are installed with this one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,8 +40,10 @@ static void read_all(int fd, char *out, size_t len)
 	out[have] = '\0';
 }
 
-/* znsctl is in PREFIX/bin when this program is in PREFIX/libexec/zns-criu. The environment must not
- * choose what root runs. */
+/*
+ * Finds a program. znsctl is in PREFIX/bin if this program is in PREFIX/libexec/zns-criu. The
+ * environment is ignored, since it must not choose a program that root runs.
+ */
 static int find(const char *program, char *path, size_t len)
 {
 	int ret = zns_own_program(program, path, len);
@@ -60,7 +62,7 @@ static int find(const char *program, char *path, size_t len)
 	return n < 0 || (size_t)n >= len || access(path, X_OK) ? -ENOENT : 0;
 }
 
-/* The last line that is not empty. */
+/* Gets the last line that is not empty. */
 static void last_line(int fd, char why[ST_WHY])
 {
 	char text[4096], *nl;

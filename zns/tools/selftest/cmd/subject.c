@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A process with memory in which each word depends on its place, which it compares when told so. */
+/*
+ * A process for dumps: each word of its memory depends on its place, and the process checks its
+ * memory on request.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +17,8 @@
 #define LENGTH MIB(16)
 #define WORDS (LENGTH / sizeof(uint64_t))
 #define PATIENCE_MS 20000
-#define LIFE_S 300 /* exits after this time: the program that started it may have been killed */
+/* s; it exits after this time, since the program that started it may have been killed */
+#define LIFE_S 300
 #define STEP_US 2000
 
 static uint64_t word_of(uint64_t i, uint64_t turn)
@@ -25,7 +29,7 @@ static uint64_t word_of(uint64_t i, uint64_t turn)
 	return x ^ (x >> 31);
 }
 
-/* Every 16th page is of the newest turn. */
+/* Every 16th page has the content of the newest turn. */
 static uint64_t turn_of(uint64_t i, uint64_t turn)
 {
 	return i / 512 % 16 ? 0 : turn;
@@ -75,7 +79,7 @@ static _Noreturn void live(const char *answers)
 	}
 }
 
-/* 0: it answers @want. */
+/* Waits for its answer. 0: it is @want. */
 static int await(struct subject *p, const char *want)
 {
 	for (int ms = 0; ms < PATIENCE_MS; ms += STEP_US / 1000) {
@@ -105,7 +109,7 @@ int subject_start(const struct selftest *s, struct subject *p)
 	if (!p->pid) {
 		int null = open("/dev/null", O_RDWR);
 
-		/* criu does not touch a process with a session of its own and no terminal */
+		/* criu can dump a process with a session of its own and no terminal */
 		setsid();
 		for (int fd = 0; fd < 3; fd++)
 			dup2(null, fd);
@@ -127,7 +131,7 @@ int subject_check(struct subject *p)
 	return kill(p->pid, SIGUSR1) ? -errno : await(p, "same");
 }
 
-/* Also after a restore the process is our child, so we may wait for it: see kinds.c. */
+/* Also after a restore the process is our child, so it can be reaped: see kinds.c. */
 void subject_end(struct subject *p)
 {
 	if (p->pid <= 0)

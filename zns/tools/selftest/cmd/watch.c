@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A drive may not answer at all. Even then the user gets a report. */
+/* A drive may never answer. The user gets a report even then. */
 #include <ftw.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -9,7 +9,8 @@
 #define TICK_US 100000
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static uint64_t since_ns; /* time of the last line; protected by the lock, like the rest */
+/* time of the last line; protected by the lock, like the other variables here */
+static uint64_t since_ns;
 static char last[128]; /* the subject of the last line */
 
 void st_saying(const char *what)
@@ -34,7 +35,7 @@ void st_tidy(const struct selftest *s)
 	nftw(s->dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Called with the lock. Threads that wait for the drive continue to wait, so nothing is freed. */
+/* Call with the lock held. Threads that wait for the drive still wait, so nothing is freed. */
 static _Noreturn void give_up(struct selftest *s)
 {
 	char after[sizeof(last)], limit[32];
