@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Can the whole device write as fast as the sum of its groups? The controller, the host's link or the
- * channels may be slower. Writes a zone of each of as many groups as may be open and as the budget
- * allows.
+ * Can the whole device write as fast as the sum of its groups? The controller, the host's link or
+ * the channels may be slower. This writes one zone of each group, for as many groups as the open
+ * limit and the budget allow.
  */
 #include "probe_priv.h"
 
@@ -10,7 +10,7 @@
 #define LONG_ROUNDS 2u
 /* Time relative to the slowest group's alone: up to this, the device reaches the sum of rates. */
 #define ENOUGH 1.04
-/* Part of the sum of rates: less is notably slower, since times vary by a few per cent. */
+/* Part of the sum of rates: less than this is clearly slower, since times vary by a few percent. */
 #define BELOW 0.93
 #define PROMISED 0.95 /* of what all groups together get: more is promised to nobody */
 
@@ -19,8 +19,10 @@ double probe_may_be_promised(const struct zns_probe_map *m)
 	return PROMISED * m->device_write_mibps;
 }
 
-/* Are most groups notably quicker than this one? To take as long as a zone of this group, their
- * zones would have to be written for long. */
+/*
+ * Are most groups clearly faster than this one? Then their zones would have to be written for long
+ * to take as much time as a zone of this group.
+ */
 static bool is_slow(const struct probe *p, uint32_t group)
 {
 	uint32_t quicker = 0;
@@ -45,8 +47,10 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 	return n;
 }
 
-/* Chooses the units of each zone so that all take as long as the slowest one, which gets @each. Returns
- * its time alone. *sum: the rates of all together, MiB/s. */
+/*
+ * Chooses the number of units for each zone such that all take as long as the slowest one, which
+ * gets @each. Returns the time of that one alone. *sum: MiB/s of all zones together.
+ */
 static double share_out(const struct probe *p, const uint32_t *zones, uint32_t n, uint32_t each,
 			uint32_t *units, double *sum)
 {
@@ -83,7 +87,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		all += units[k];
 	rounds = (uint32_t)zns_min(left / all, (uint64_t)ROUNDS + 1);
 	each = p->set_units;
-	/* one short set is enough where the sum is reached */
+	/* one short set suffices if the sum is reached */
 	for (uint32_t i = 0; i < rounds && best > ENOUGH; i++) {
 		double ns;
 		int ret;
@@ -97,7 +101,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 		each = (uint32_t)zns_min(left * p->set_units / all / rounds,
 					 (uint64_t)probe_long_units(p));
 		each = zns_max(each, p->set_units);
-		/* time relative to that of the slowest zone alone, as which all were to take */
+		/* ratio to the time of the slowest zone alone, which all zones were to take */
 		if (ns / slowest < best) {
 			best = ns / slowest;
 			together = sum;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The last test of a map: sets of zones that are written together take as long as the map predicts.
- * If not, the map is mended or refused. */
+/*
+ * The last test of a map: sets of zones that are written together must take as long as the map
+ * predicts. If not, the map is corrected or refused.
+ */
 #include <string.h>
 
 #include "probe_priv.h"
 
 #define SPLITS 2u /* each split can separate one die from a group, and a die may be in two groups */
-/* Part of a zone's usual rate: a group below it lowers the rate that is promised. */
+/* Part of a zone's usual rate: if a group is below it, the promised rate is lowered. */
 #define UNEQUAL 0.93
 
 static uint32_t wrong(const struct zns_probe_map *m)
@@ -18,8 +20,10 @@ static uint32_t wrong(const struct zns_probe_map *m)
 	return n;
 }
 
-/* Drops the finding that all zones are one domain: pairs of zones are independent, so the drive has
- * groups. */
+/*
+ * Drops the result that all zones are one domain: some pairs of zones are independent, so the drive
+ * has groups.
+ */
 static void forget_domain(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -42,7 +46,7 @@ void probe_promise_least(struct probe *p)
 			m->zone_write_mibps = m->group_write_mibps[g];
 }
 
-/* Gives groups the same rate if their rates differ by no more than measurements do. */
+/* Gives all groups the same rate if their rates differ by no more than measurements do. */
 static void even_out(struct probe *p)
 {
 	struct zns_probe_map *m = p->map;
@@ -80,7 +84,10 @@ static int refuse(struct probe *p, const struct zns_probe_drift *d, struct zns_e
 		r->high, r->wrong, r->sets);
 }
 
-/* The default budget is enough for one prediction after a split, unless many times are measured again. */
+/*
+ * Do times change? The default budget suffices for one prediction after a split, unless many times
+ * have to be measured again.
+ */
 static int times_change(struct probe *p, struct zns_err *err)
 {
 	char size[16];
@@ -96,7 +103,7 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 {
 	int ret = probe_index_build(p, x, err);
 
-	p->kinds = 0; /* findings about an earlier map do not hold for this one */
+	p->kinds = 0; /* results about an earlier map are not valid for this one */
 	if (!ret && !p->map->one_domain)
 		ret = probe_set_length(p, x, err);
 	if (!ret)
@@ -112,7 +119,7 @@ static int predict(struct probe *p, struct probe_index *x, struct zns_probe_drif
 	return ret ? ret : probe_predict(p, 0, d, err);
 }
 
-/* Predicts, and lowers the promises where groups share something slow. */
+/* Runs the prediction, and lowers the promised rates if groups share something slow. */
 static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		       struct zns_err *err)
 {
@@ -126,7 +133,7 @@ static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_
 	ret = probe_loaded(p, x, d, &again, err);
 	if (ret || !again)
 		return ret;
-	/* the default budget covers one prediction, so grant the same amount again */
+	/* the default budget covers one prediction, so add the same amount again */
 	if (!p->par->budget)
 		p->budget += before;
 	*d = (struct zns_probe_drift){ 0 };
@@ -134,8 +141,10 @@ static int predict_all(struct probe *p, struct probe_index *x, struct zns_probe_
 	return ret ? ret : probe_loaded(p, x, d, &again, err);
 }
 
-/* Most pairs of one domain did not wait as they should. In a short set the filling and emptying of a
- * large program unit, for which zones do not wait, may be most of the time: tries long sets. */
+/*
+ * Tries longer sets if most pairs of one domain did not wait as they should. Most of the time of a
+ * short set may be the filling and emptying of a large program unit, for which zones do not wait.
+ */
 static int longer_sets(struct probe *p, struct probe_index *x, struct zns_probe_drift *d,
 		       struct zns_err *err)
 {
@@ -176,14 +185,14 @@ static int check(struct probe *p, struct probe_index *x, struct zns_err *err)
 		ret = probe_index_build(p, x, err);
 		if (!ret)
 			ret = probe_split_groups(p, x, err);
-		/* the default budget would have been enough if times had not changed */
+		/* the default budget would have sufficed if times had not changed */
 		if (ret == -EDQUOT && !p->par->budget)
 			break;
 		if (ret)
 			return ret;
 		if (p->map->nr_groups == groups)
 			break;
-		/* the default budget covers one prediction, so grant the same amount again */
+		/* the default budget covers one prediction, so add the same amount again */
 		if (!p->par->budget)
 			p->budget += spent;
 		d = (struct zns_probe_drift){ 0 };
@@ -221,8 +230,11 @@ int probe_check(struct probe *p, struct zns_err *err)
 	int ret = check(p, &x, err);
 	struct zns_probe_map *m = p->map;
 
-	/* Sets of several groups may wait because their zones share some of the dies. The map has
-	 * passed, so a user's budget that is too small for this look is no reason to refuse it. */
+	/*
+	 * Sets of several groups may wait because their zones share some of the dies. The map has
+	 * passed the test already, so if a user's budget is too small for this check, that is no
+	 * reason to refuse the map.
+	 */
 	if (!ret && !m->one_domain && !wrong(m) && p->load > 1) {
 		ret = probe_overlap(p, err);
 		ret = ret == -EDQUOT ? 0 : ret;

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Do the promises hold while many groups are written? Groups that share a channel may be a bit slower
- * together than alone, by less than tells one die from two. So the sets of several groups that took
- * longest are written once more, long, and each zone as much as its group is promised in the same
- * time. If this takes longer than promised, all promises are lowered in proportion.
+ * Are the promised rates reached while many groups are written? Groups that share a channel may be
+ * slightly slower together than alone, by less than the difference between one die and two. So the
+ * sets of several groups that took longest are written once more, for longer, and each zone is
+ * written as much as its group is promised in the same time. If this takes longer than promised,
+ * all promised rates are lowered in proportion.
  *
- * The shortest of several times hides that the whole device stalls now and then, as one does that
- * collects garbage. So the larger of these sets is written for a while, and its mean time counts. A
- * device that stalls less often than once in that while is not noticed.
+ * The shortest of several times does not show that the whole device stalls now and then, as one
+ * does that collects garbage. So the larger of these sets is written for a while, and its mean time
+ * is used. A device that stalls less often than once in that while is not noticed.
  */
 #include "probe_priv.h"
 
-/* Each length is twice the one before: in a longer set the slow start counts less. */
+/* Each length is twice the one before: in a longer set the slow begin has less weight. */
 #define LENGTHS 3u
 #define TRIES (2 * LENGTHS)
-/* Time relative to the promised one: the stalls of single zones may explain this much. */
+/* Ratio to the promised time: up to this, stalls of single zones may be the cause. */
 #define HOLDS 1.1
 #define MOST (PROBE_LONG_UNITS << (LENGTHS - 1)) /* units written to a zone in the longest set */
 #define WHILE (UINT64_C(1) << 30) /* bytes written for the mean; at most the drive's size / PART */
 #define PART 4u
-/* The larger set is this many times as long, so that one stall at its begin or end counts
- * little. */
+/*
+ * The larger set is this many times as long, so that one stall at its begin or end has little
+ * weight.
+ */
 #define LONGER 4u
 
-/* The rate promised to a zone. A group that is quicker than the usual one is promised no more than
- * the usual rate. */
+/*
+ * The rate promised to a zone. A group that is faster than the usual one is promised only the usual
+ * rate.
+ */
 static uint32_t promised(const struct probe *p, uint32_t zone)
 {
 	return zns_min(p->map->group_write_mibps[p->map->zone_group[zone]], p->usual_mibps);
@@ -39,8 +44,10 @@ static uint32_t quickest(const struct probe *p, const struct probe_crowd *c)
 	return quick;
 }
 
-/* Writes @most units of each zone with the highest promise, and of the others as much as their promise is
- * in the same time. *times: how many times as long as promised that takes. */
+/*
+ * Writes @most units of each zone with the highest promised rate, and of the others as much as
+ * promised in the same time. *times: ratio of the time to the promised time.
+ */
 static int write_promised(struct probe *p, const struct probe_crowd *c, uint32_t most,
 			  double *times, struct zns_err *err)
 {
@@ -56,8 +63,10 @@ static int write_promised(struct probe *p, const struct probe_crowd *c, uint32_t
 	return ret;
 }
 
-/* How many times as long as promised the set takes. The least of several counts, since noise makes
- * nothing quicker. */
+/*
+ * Returns the ratio of a set's time to the promised time. The least of several is used, since noise
+ * makes nothing faster.
+ */
 static int overdue(struct probe *p, const struct probe_crowd *c, double *times, struct zns_err *err)
 {
 	uint32_t quick = quickest(p, c), fit = p->d->geo.zone_capacity / p->unit;
@@ -76,7 +85,7 @@ static int overdue(struct probe *p, const struct probe_crowd *c, double *times, 
 	return 0;
 }
 
-/* Writes @bytes. *times: how many times as long as promised, in the mean. */
+/* Writes @bytes. *times: mean ratio to the promised time. */
 static int mean_of(struct probe *p, const struct probe_crowd *c, uint64_t bytes, double *times,
 		   struct zns_err *err)
 {
@@ -95,8 +104,11 @@ static int mean_of(struct probe *p, const struct probe_crowd *c, uint64_t bytes,
 	return ret;
 }
 
-/* Like mean_of(), but a mean notably above @known, the least time, is measured again over LONGER times
- * as many bytes: in a short while a single stall, or a busy host, says too much. */
+/*
+ * Like mean_of(), but if the mean is clearly above @known, the least ratio, it is measured again
+ * with LONGER times as many bytes: in a short while, a single stall or a busy host has too much
+ * weight.
+ */
 static int with_stalls(struct probe *p, const struct probe_crowd *c, double known, double *times,
 		       struct zns_err *err)
 {
@@ -145,7 +157,7 @@ int probe_crowd(struct probe *p, struct zns_err *err)
 	m->load = zns_max(m->load, 1.0) * most;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		m->group_write_mibps[g] = zns_max((uint32_t)(m->group_write_mibps[g] / most), 1u);
-	/* the rate of all groups together was measured without these stalls, so lower it, too */
+	/* the rate of all groups together was measured without these stalls, so lower it too */
 	m->device_write_mibps = (uint32_t)(m->device_write_mibps / most);
 	m->zone_write_mibps = zns_max((uint32_t)(m->zone_write_mibps / most), 1u);
 	p->usual_mibps = zns_max((uint32_t)(p->usual_mibps / most), 1u);

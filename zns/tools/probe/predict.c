@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Does the map predict what it is used for? It says: zones of k groups that are written together get
- * the sustained rate of k zones; zones of one group get the rate of one; reads of a group do not
- * wait for writes of others. A map is given out only after it predicted this of sets that are drawn
- * as an allocator draws them.
+ * Does the map predict what it is used for? It predicts: zones of k groups that are written
+ * together get the sustained rate of k zones; zones of one group get the rate of one; reads of a
+ * group do not wait for writes of other groups. A map is returned only if it has predicted this
+ * correctly for sets that are chosen as an allocator chooses them.
  *
- * How many zones: let m of n zones be in a wrong group of G. A group has n / G zones, so each of
- * the m makes n / G pairs wrong that the map says share a die, and n / G that do. In all there are
- * n * n / (2 * G) such pairs, so the share of wrong ones is 2 * m / n: if 1 % of the pairs are wrong,
- * m = n / 200 zones are in a wrong group. Each zone of the sample is written beside another one of
- * its group, which shows a wrong one. A sample of N zones has none of the m with the chance
- * C(n - m, N) / C(n, N); N is the least for which this is at most 1/1000. Of up to 200 zones N is
- * all of them, of 2,000 it is 998, of 30,000 1,348. A group that is two dies, or two groups that are
- * one die, make more pairs wrong, and those of more zones.
+ * Number of zones: let m of n zones be in a wrong group, with G groups. A group has n / G zones. So
+ * each of the m zones makes n / G pairs wrong of which the map says that they share a die, and n /
+ * G pairs that do share one without the map saying so. In total there are n * n / (2 * G) such
+ * pairs, so the share of wrong ones is 2 * m / n: if 1 % of the pairs are wrong, m = n / 200 zones
+ * are in a wrong group. Each zone of the sample is written together with another one of its group,
+ * which shows whether it is wrong. A sample of N zones contains none of the m with the probability
+ * C(n - m, N) / C(n, N); N is the least number for which this is at most 1/1000. For up to 200
+ * zones, N is all of them, for 2,000 it is 998, for 30,000 it is 1,348. If a group is two dies, or
+ * two groups are one die, more pairs are wrong, and more zones show it.
  *
- * How many sets of several groups: that two groups are one die shows in a set that has both. A random
- * set of q of G groups has a certain pair with the chance c = q (q - 1) / (G (G - 1)), and none of s
- * sets has it with the chance (1 - c)^s <= 1/1000. If sets have two groups, all pairs are fewer.
+ * Number of sets of several groups: if two groups are one die, a set that contains both shows it. A
+ * random set of q of G groups contains a given pair with the probability c = q (q - 1) / (G (G -
+ * 1)), and none of s sets does with the probability (1 - c)^s <= 1/1000. If sets have two groups,
+ * all pairs together are fewer sets.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,23 +30,26 @@
 #define FEW_TRIES 2u /* tries of a subset of a set that is known to wait */
 #define ALONE_TRIES 3u
 #define QUIET 0.3 /* part of a unit's program time: a read that waits longer waits for a write */
-#define SETS_LEAST 4u /* sets of several groups in which each group takes part, on average */
+#define SETS_LEAST 4u /* on average, each group takes part in this many sets of several groups */
 /* Least number of such sets if the device is slower than its groups together. */
 #define CEILING_SETS 40u
 #define READ_SETS 3u
-#define READ_BESIDE 6u /* zones that are written beside a read */
+#define READ_BESIDE 6u /* zones that are written during a read */
 #define WRONG_ENOUGH 8u /* the prediction ends after this many wrong sets */
 #define READS 64u
 #define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
 #define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
 #define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
 #define TWICE_HIGH 2.15
-#define KINDS 1.06 /* times as long: then they are of two kinds, and the group is no die */
-#define LONGER 3u /* times as long, those must still be of two kinds */
-#define TIMES_MOST \
-	8u /* times set_units that a zone of a quick group gets at most, to take as long */
+/*
+ * if the slower pair takes this many times as long, pairs are of two kinds, and the group is no die
+ */
+#define KINDS 1.06
+#define LONGER 3u /* in a set that is this many times as long, they must still be of two kinds */
+/* multiple of set_units that a zone of a fast group gets at most, in order to take as long */
+#define TIMES_MOST 8u
 
-/* The quickest pair of a group and the slowest one. */
+/* The fastest pair of a group and the slowest one. */
 struct kinds {
 	uint32_t quick[2], slow[2];
 	double low, high;
@@ -56,9 +61,9 @@ struct predict {
 	uint32_t *order, nr; /* groups that have zones */
 	struct zns_probe_drift *out;
 	struct kinds *kinds; /* by group */
-	double *long_ns; /* by group and units: of a zone alone that gets so many; 0: not known */
-	uint32_t most; /* groups in a set */
-	bool once_more; /* some sets are known to wait, and the only question is how long */
+	double *long_ns; /* by group and number of units: the time of a zone alone; 0: unknown */
+	uint32_t most; /* number of groups in a set */
+	bool once_more; /* it is known that some sets wait, and only the time is needed */
 	/* Pairs of groups that were found to be one die. */
 	uint32_t pairs[WRONG_ENOUGH][2], nr_pairs;
 };
@@ -72,22 +77,23 @@ static void note(struct zns_probe_seen *s, double ratio, bool right)
 }
 
 /*
- * How many units a zone that takes @ns for set_units gets, to take as long as the slowest zone of a set. Then
- * a set is written in proportion to what its groups are promised: a quick zone that ended much earlier would
- * show neither that it waits for another quick one, nor that a channel is too slow for the promises of both.
+ * Returns how many units a zone that takes @ns for set_units must get to take as long as the
+ * slowest zone of a set. So a set is written in proportion to the promised rates of its groups. If
+ * a fast zone ended much earlier, it would not show that it waits for another fast one, nor that a
+ * channel is too slow for the promised rates of both.
  */
 static uint32_t in_proportion(const struct probe *p, double ns, double slowest)
 {
 	uint32_t fit = zns_min((uint64_t)TIMES_MOST * p->set_units,
 			       p->d->geo.zone_capacity / p->unit);
 
-	/* the same die takes a bit longer or shorter each time */
+	/* the same die takes slightly more or less time each time */
 	if (slowest <= PROBE_ALIKE * ns || ns <= 0)
 		return p->set_units;
 	return (uint32_t)zns_min(p->set_units * slowest / ns, (double)fit);
 }
 
-/* The time of a zone alone that gets so many units. The shorter of two that agree counts. */
+/* The time of a zone alone that gets this many units. The shorter of two that agree is used. */
 static int alone_for(struct probe *p, uint32_t zone, uint32_t units, double *ns,
 		     struct zns_err *err)
 {
@@ -130,8 +136,10 @@ static int waits(struct probe *p, uint32_t a, uint32_t b, bool *yes, struct zns_
 	return ret;
 }
 
-/* Writes zones of several groups together. *ratio: their time relative to that of the slowest of them
- * alone, or what the promises leave of it (load). */
+/*
+ * Writes zones of several groups together. *ratio: their time divided by that of the slowest of
+ * them alone; if promised rates were lowered for load, also divided by the load.
+ */
 static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones, uint32_t nr,
 		      uint32_t tries, double *ratio, struct zns_err *err)
 {
@@ -145,7 +153,7 @@ static int try_groups(struct probe *p, struct predict *t, const uint32_t *zones,
 		double *ns = &t->long_ns[(size_t)g * TIMES_MOST * p->set_units];
 
 		units[i] = in_proportion(p, p->group_ns[g], slowest);
-		/* the default budget covers set_units of each zone, so grant the rest */
+		/* the default budget covers set_units of each zone, so add the other units */
 		if (!p->par->budget && units[i] > p->set_units)
 			p->budget += (uint64_t)(units[i] - p->set_units) * p->unit;
 		ns += units[i] - 1;
@@ -171,8 +179,10 @@ static void moved(struct predict *t, uint32_t zone)
 		o->moved[o->zones_moved - 1] = zone;
 }
 
-/* Two zones of a group do not share a die. The one that does not share with a third zone of the group
- * either is in the wrong group; if that cannot be told, both are noted. */
+/*
+ * Called when two zones of a group do not share a die. The zone that does not share one with a
+ * third zone of the group either is in the wrong group. If this cannot be decided, both are noted.
+ */
 static int blame(struct probe *p, struct predict *t, uint32_t group, const uint32_t pair[2],
 		 struct zns_err *err)
 {
@@ -194,8 +204,10 @@ static int blame(struct probe *p, struct predict *t, uint32_t group, const uint3
 	return ret;
 }
 
-/* A zone of a slower die, written beside a zone of this group, may take as long as two zones of one die
- * do. But alone it takes longer than this group's zones, and that tells. */
+/*
+ * Compares times alone. A zone of a slower die, written together with a zone of this group, may
+ * take as long as two zones of one die. But alone it takes longer than zones of this group.
+ */
 static int own_times(struct probe *p, struct predict *t, uint32_t group, const uint32_t *zones,
 		     uint32_t nr, bool *right, struct zns_err *err)
 {
@@ -230,15 +242,17 @@ static void note_kinds(struct kinds *k, const uint32_t pair[2], double ratio)
 	}
 }
 
-/* The time of a pair of which each zone gets so many units, relative to the mean of both alone: 2 for zones
- * of one die, also if one of them is quicker. */
+/*
+ * The time of a pair with this many units for each zone, divided by the mean of both alone: 2 for
+ * zones of one die, even if one of them is faster.
+ */
 static int long_pair(struct probe *p, const uint32_t pair[2], uint32_t units, double *ratio,
 		     struct zns_err *err)
 {
 	double alone[2], both;
 	int ret = 0;
 
-	/* the default budget covers short pairs only, so grant these */
+	/* the default budget covers short pairs only, so add for these */
 	if (!p->par->budget)
 		p->budget += (uint64_t)4 * units * p->unit;
 	for (uint32_t i = 0; !ret && i < 2; i++)
@@ -259,9 +273,10 @@ static int both_kinds(struct probe *p, const struct kinds *k, uint32_t units, do
 }
 
 /*
- * A zone that is striped over three dies ends a set with a part of a round on them, and some pairs share a die
- * in that round and others do not. That is one round, however long a set is. But what a channel takes is the
- * same part of any set. So if a longer set makes the difference small, the pairs are of one kind.
+ * Do the pairs differ in longer sets too? If a zone is striped over three dies, a set ends with an
+ * incomplete round over them, and some pairs share a die in that round and others do not. That is
+ * only one round, however long the set is. But what a channel takes is the same part of any set. So
+ * if a longer set makes the difference small, the pairs are of one kind.
  */
 static int still_differ(struct probe *p, const struct kinds *k, bool *yes, struct zns_err *err)
 {
@@ -282,15 +297,17 @@ static int still_differ(struct probe *p, const struct kinds *k, bool *yes, struc
 }
 
 /*
- * Pairs of one die, or of one domain, are all alike. Dies behind a channel that is hardly faster than one
- * of them look like one die, since a pair of two dies waits for the channel. But a pair of one die waits
- * for the die, and takes twice as long as one zone. So the quickest pair and the slowest one are compared
- * in long sets. A drive that gets hot changes its rate, but not by the same factor in most rounds.
+ * Are the pairs of a group of two kinds? All pairs of one die, or of one domain, are equal. Dies
+ * behind a channel that is hardly faster than one of them look like one die, since a pair of two
+ * dies waits for the channel. But a pair of one die waits for the die, and takes twice as long as
+ * one zone. So the fastest pair and the slowest one are compared in long sets. A drive that becomes
+ * hot changes its rate, but not by the same factor in most rounds.
  *
- * Computed for times of sets that vary independently (normal distribution). With a deviation of 3 % a round
- * finds two kinds in one die with the chance 0.11, and seven of eight rounds with 2e-6: of right drives with
- * 128 groups one in 4,000 is refused. With 5 % it is one in 350. A pair of two dies that takes 1.8 times as
- * long as one zone is found with the chance 0.85 for a deviation of 2 %, and 0.5 for 3 %.
+ * Computed for times of sets that vary independently (normal distribution): with a deviation of 3 %
+ * a round finds two kinds in one die with the probability 0.11, and seven of eight rounds do with
+ * 2e-6, so of right drives with 128 groups one in 4,000 is refused. With 5 % it is one in 350. A
+ * pair of two dies that takes 1.8 times as long as one zone is found with the probability 0.85 for
+ * a deviation of 2 %, and 0.5 for 3 %.
  */
 static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, struct zns_err *err)
 {
@@ -323,9 +340,10 @@ static int two_kinds(struct probe *p, const struct kinds *k, uint32_t group, str
 }
 
 /*
- * Writes zones of a group in pairs. A group that is two dies would pass if no pair had a zone of each
- * die: with six zones of each that happens once in 46 times. So in a small group the pairs form a
- * chain, each with a zone of the one before: then some pair has a zone of each die.
+ * Writes the zones of a group in pairs. A group that is two dies would pass if no pair had a zone
+ * of each die: with six zones of each that happens once in 46 times. So in a small group the pairs
+ * form a chain, in which each pair has a zone of the one before: then some pair has a zone of each
+ * die.
  */
 static int same_group(struct probe *p, struct predict *t, uint32_t group, struct zns_err *err)
 {
@@ -381,12 +399,12 @@ static int same_group(struct probe *p, struct predict *t, uint32_t group, struct
 	return 0;
 }
 
-/* Removes zones from the set one by one, as long as the rest still waits. */
+/* Removes zones from the set one by one, as long as the others still wait. */
 static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t *nr,
 		  struct zns_err *err)
 {
 	for (uint32_t i = 0; i<*nr && * nr> 2;) {
-		/* first tries half of the zones, then single ones */
+		/* tries to remove half of the zones first, then single ones */
 		uint32_t cut = !i && *nr > 3 ? *nr / 2 : 1, rest[PROBE_WRITE_BATCH], n = 0;
 		double ratio;
 		int ret;
@@ -415,8 +433,10 @@ static int narrow(struct probe *p, struct predict *t, uint32_t *zones, uint32_t 
 	return 0;
 }
 
-/* Zones of groups that should be independent wait for each other. Finds out why: two groups are one die,
- * a zone is in a wrong group, or all wait for something that they share. */
+/*
+ * Called when zones of groups that should be independent wait for each other. Finds out why: two
+ * groups are one die, a zone is in a wrong group, or all wait for something that they share.
+ */
 static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint32_t nr,
 		       struct zns_err *err)
 {
@@ -458,7 +478,7 @@ static int find_joined(struct probe *p, struct predict *t, uint32_t *zones, uint
 	return 0;
 }
 
-/* Remembers the sets that took longest. */
+/* Notes the sets that took longest. */
 static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, double ratio)
 {
 	struct probe_crowd *c = &p->crowd[0];
@@ -502,8 +522,10 @@ static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uin
 		       find_joined(p, t, zones, nr, err);
 }
 
-/* Takes the set that took longest, and puts another group in the place of one of its groups. Random
- * sets seldom have all groups of one channel; this finds them. */
+/*
+ * Takes the set that took longest, and replaces one of its groups by another. Random sets seldom
+ * contain all groups of one channel; this finds them.
+ */
 static void swap_one(struct probe *p, const uint32_t *worst, uint32_t *groups, uint32_t n,
 		     uint32_t q)
 {
@@ -526,8 +548,9 @@ static void nth_pair(const uint32_t *all, uint32_t n, uint32_t k, uint32_t *pair
 	pair[1] = all[i + 1 + k];
 }
 
-/* How many random sets of @q of @n groups are needed so that each pair of groups is in one
- * of them? */
+/*
+ * How many random sets of @q of @n groups are needed so that each pair of groups is in one of them?
+ */
 static uint32_t random_sets(uint32_t n, uint32_t q)
 {
 	double pair = (double)q * (q - 1) / ((double)n * (n - 1));
@@ -554,14 +577,19 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	sets = random_sets(n, q);
 	/* These sets need not try each zone, since the pairs of a group did. */
 	sets = zns_max(sets, zns_min(turns, SETS_LEAST) * ((n + q - 1) / q));
-	/* If channels are what limits the device, few sets of a few groups wait. */
+	/* If channels limit the device, only few sets of a few groups wait. */
 	if (q < n && p->map->device_write_mibps)
 		sets = zns_max(sets, CEILING_SETS);
-	/* then sets near the one that took longest, and smaller ones, as of a small dump */
+	/*
+	 * after that, sets similar to the one that took longest, and smaller ones, as in a small
+	 * dump
+	 */
 	more = q > 2 && q < n ? (sets + 1) / 2 : 0;
 	p->map->sets_needed += sets + more;
-	/* the default budget covers a few sets only, so grant these; predict_again()
-	 * grants its own */
+	/*
+	 * the default budget covers a few sets only, so add for these; predict_again() adds for its
+	 * own
+	 */
 	if (!p->par->budget && !t->once_more)
 		p->budget += (uint64_t)(sets + more) * q * p->set_units * p->unit;
 	for (uint32_t k = 0, enough = t->once_more ? FEW_TRIES : WRONG_ENOUGH;
@@ -585,7 +613,10 @@ static int apart_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	return ret;
 }
 
-/* Compares the median time of small reads of one group beside writes of others with that alone. */
+/*
+ * Compares the median time of small reads of one group during writes of others with the time
+ * without writes.
+ */
 static int one_read(struct probe *p, struct predict *t, uint32_t group, const uint32_t *others,
 		    uint32_t nr, struct zns_err *err)
 {
@@ -650,8 +681,11 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 			bool known = channel != ZNS_PROBE_NONE &&
 				     m->group_channel[own] != ZNS_PROBE_NONE;
 
-			/* Dies of one channel slow each other's reads. If a channel is not known, only a
-			 * drive without slow ones has such groups in this test. */
+			/*
+			 * Dies of one channel slow down each other's reads. If a group's channel is
+			 * unknown, the group is used for this test only if the drive has no slow
+			 * channels.
+			 */
 			if (g != own && (known ? channel != m->group_channel[own] : p->load <= 1))
 				others[n++] = g;
 		}
@@ -661,7 +695,7 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 	return ret;
 }
 
-/* Lists the groups with zones, and sets how many of them are written together at most. */
+/* Lists the groups that have zones, and sets how many of them are written together at most. */
 static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -682,15 +716,17 @@ static int begin(struct probe *p, struct predict *t, struct zns_err *err)
 	t->most = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH);
 	for (uint32_t i = 0; !ret && i < t->nr; i++)
 		sum += m->group_write_mibps[t->order[i]];
-	/* More than the device can write is promised to nobody, so larger sets need not be
-	 * independent; but two groups must be. */
+	/*
+	 * No more than the device can write is promised in total, so larger sets need not be
+	 * independent; but two groups must be.
+	 */
 	if (m->device_write_mibps && sum > 0)
 		t->most = zns_min(t->most,
 				  zns_max((uint32_t)(probe_may_be_promised(m) * t->nr / sum), 2u));
 	return ret;
 }
 
-/* Divides the sample between the groups: at least two zones of each, since it may be two dies. */
+/* Divides the sample among the groups: at least two zones of each, since it may be two dies. */
 static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 {
 	uint32_t usable = t->x.first[p->map->nr_groups];
@@ -706,7 +742,7 @@ static void share_out(struct probe *p, struct predict *t, uint32_t sample)
 	}
 }
 
-/* The number of groups of one zone: no pair covers them, but sets of several groups do. */
+/* The number of groups with one zone: no pair tests these, but sets of several groups do. */
 static uint32_t lonely(const struct predict *t)
 {
 	uint32_t n = 0;
@@ -723,7 +759,9 @@ static int several_groups(struct probe *p, struct predict *t, struct zns_err *er
 	return ret || t->nr < 2 || t->most < 2 ? ret : read_sets(p, t, err);
 }
 
-/* Comes last, so that a user's budget that is too small for this look is no reason to refuse a map. */
+/*
+ * This is the last test, so that a map is not refused because a user's budget is too small for it.
+ */
 static int look_for_kinds(struct probe *p, struct predict *t, struct zns_err *err)
 {
 	int ret = 0;
@@ -741,7 +779,7 @@ static int end(struct probe *p, struct predict *t, int ret, struct zns_err *err)
 {
 	const struct zns_probe_seen *s = p->map->seen;
 
-	/* the map is wrong, and the budget that is left does not change that */
+	/* the map is wrong, whatever budget is left */
 	if (ret == -EDQUOT && (s[ZNS_PROBE_SHARE].wrong || s[ZNS_PROBE_APART].wrong)) {
 		if (err)
 			*err = (struct zns_err)ZNS_ERR_INIT;

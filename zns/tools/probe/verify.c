@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Does a sample still behave as the profile says? */
+/* Does a sample of the device still behave as the profile says? */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define RATE_LOW 0.8
 #define RATE_HIGH 1.25
 
-/* A zone of the group that can be tested, or NONE. */
+/* Returns a zone of the group that can be tested, or NONE. */
 static uint32_t member(struct probe *p, uint32_t group)
 {
 	uint32_t from = probe_random(p, p->nr);
@@ -23,8 +23,10 @@ static uint32_t member(struct probe *p, uint32_t group)
 	return ZNS_PROBE_NONE;
 }
 
-/* Tests pairs of dies that share a channel by the profile, and pairs that do not. The border lies in the
- * middle between the medians of the two kinds. */
+/*
+ * Tests pairs of dies that share a channel according to the profile, and pairs that do not. The
+ * border is half way between the medians of the two kinds.
+ */
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
@@ -54,7 +56,7 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 					 err);
 		if (!ret)
 			ret = probe_drop(p, zones, 2, err);
-		/* With a larger spread the pair was disturbed each time. */
+		/* With a larger spread the pair was disturbed in each try. */
 		n[one] += spread < PROBE_UNTOLD;
 	}
 	if (ret || !n[0] || !n[1])
@@ -72,14 +74,16 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	return 0;
 }
 
-/* The rates of groups from the profile, while the map gets those of today. */
+/* The rates of groups in the profile; the map gets those that are measured now. */
 struct stored {
 	uint32_t *write, *read;
 };
 
-/* Groups that share something slow are stored with the rate that this leaves to them, and with the load:
- * how many times as long as alone a set of them may take. Older programs did not store the load. Then
- * it is taken from the rates of now, as if no drive became quicker. */
+/*
+ * If groups share something slow, the profile has the rate that they have together, and the load:
+ * how many times as long as one alone a set of them may take. Older programs did not store the
+ * load. Then it is computed from the present rates, assuming that the drive has not become faster.
+ */
 static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 {
 	double load = PROBE_UNTOLD;
@@ -100,7 +104,7 @@ static int test_sets(struct probe *p, const struct stored *stored, uint32_t samp
 	int ret = probe_index_build(p, &x, err);
 	bool raised;
 
-	/* this domain may have been found with long sets only */
+	/* the domain may have been found with long sets only */
 	if (p->map->one_domain)
 		p->set_units = probe_long_units(p);
 	else if (!ret)
@@ -127,8 +131,10 @@ static bool changed(uint32_t was, uint32_t is)
 	return was && (is < RATE_LOW * was || is > RATE_HIGH * was);
 }
 
-/* The stored rate of a zone is the usual one, or that of the slowest group. Is neither of them now as it
- * was? */
+/*
+ * The stored rate of a zone is either the usual one or that of the slowest group. Have both
+ * changed?
+ */
 static bool least_changed(const struct zns_probe_map *m, uint32_t usual, double load)
 {
 	uint32_t least = UINT32_MAX, promised = (uint32_t)zns_min(load * m->zone_write_mibps, 1e9);
@@ -139,7 +145,7 @@ static bool least_changed(const struct zns_probe_map *m, uint32_t usual, double 
 	return changed(promised, usual) && changed(promised, least);
 }
 
-/* Is one of @nr groups slower than @load times what it was? */
+/* Is one of @nr groups slower than @load times its stored rate? */
 static bool slower(const uint32_t *now, const uint32_t *was, uint32_t nr, double load)
 {
 	for (uint32_t g = 0; g < nr; g++)
@@ -148,8 +154,10 @@ static bool slower(const uint32_t *now, const uint32_t *was, uint32_t nr, double
 	return false;
 }
 
-/* Older programs stored no rates of groups, only the median of four random zones, which may be any rate
- * between those of the slowest and the quickest group. */
+/*
+ * Older programs stored no rates of groups, but only the median of four random zones, which may be
+ * any rate between those of the slowest and the fastest group.
+ */
 static bool read_changed(const struct zns_probe_map *m, const uint32_t *stored, uint32_t usual)
 {
 	uint32_t low = UINT32_MAX, high = 0, known = 0;
@@ -186,7 +194,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	/* measure the rates into a separate map */
 	p->map = &now;
 	ret = probe_rates(p, err);
-	/* this domain may have been found with long commands only */
+	/* the domain may have been found with long commands only */
 	if (!ret && m->one_domain && !now.one_domain)
 		ret = probe_long_writes(p, err);
 	p->map = m;
@@ -206,8 +214,10 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		return ret;
 	m->phase = ZNS_PROBE_CHECK;
 	ret = test_sets(p, &(struct stored){ write, read }, sample, out, err);
-	/* random zones may all lie on a slow die: that is a change only if sets of the map's groups
-	 * are wrong, too */
+	/*
+	 * random zones may all be on a slow die: this is a change only if sets of the map's groups
+	 * are wrong too
+	 */
 	out->domain_changed |= one_domain && !m->one_domain && out->sets_wrong;
 	if (!ret) {
 		out->zone_read_mibps = probe_usual(m, m->group_read_mibps);
