@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The begin and the end of a dump or restore on zones. See include/zns-img.h. */
+/* The start and the end of a dump or restore on zones. See include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

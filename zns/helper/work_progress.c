@@ -29,7 +29,7 @@ struct progress {
 	/* shown: a progress line is on the terminal; hushed: show none any more */
 	bool shown, hushed;
 	uint64_t start_ns, total;
-	/* begin of the interval of a second or two over which the current rate is measured */
+	/* start of the interval of a second or two over which the current rate is measured */
 	uint64_t at_ns, at_bytes;
 	double mibps;
 };

@@ -36,7 +36,7 @@ void export_oci_end(struct export_oci *e); /* may be called in any state */
  * export_sealed.c: is the checkpoint encrypted, so that its whole chain can be exported as it is?
  */
 int export_is_sealed(struct export *x, struct zns_err *err);
-/* Writes a level's layer, without the directories at its begin. */
+/* Writes a level's layer, without the directories at its start. */
 int export_sealed_level(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
 			struct zns_err *err);
 int export_sealed_end(const struct export *x, struct ctl_oci *o, uint32_t level,

@@ -13,7 +13,7 @@ struct export_serve;
 /*
  * Serves @x->layers below @dir, an empty directory, each with the digits of its digest as its name.
  * The layers may be added after this call, but before they are read. A file is read from begin to
- * end; if a reader goes back, the layer is made again from its begin. -ENOTSUP: this process may
+ * end; if a reader goes back, the layer is made again from its start. -ENOTSUP: this process may
  * not mount here.
  */
 int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,

@@ -116,7 +116,7 @@ struct ctl_oci_source {
 	struct ctl_patience *patience; /* limits the waiting for the sender; NULL: no limit */
 };
 
-/* A layer that is read once, from begin to end; its digest is compared at the end. */
+/* A layer that is read once, from start to end; its digest is compared at the end. */
 struct ctl_oci_check {
 	const struct ctl_oci_layer *layer;
 	struct ctl_sha *sha;

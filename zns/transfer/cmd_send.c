@@ -44,7 +44,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /*
- * Reads the ids at the begin of lines, as `znsctl ls -v` prints them. Other lines are skipped, such
+ * Reads the ids at the start of lines, as `znsctl ls -v` prints them. Other lines are skipped, such
  * as headings.
  */
 static int read_held(struct send *x, struct zns_err *err)

@@ -329,7 +329,7 @@ struct ctl_progress {
 };
 void ctl_progress_start(struct ctl_progress *p, const char *what, uint64_t total);
 void ctl_progress_add(struct ctl_progress *p, uint64_t bytes);
-/* erases the line; returns the seconds since the begin */
+/* erases the line; returns the seconds since the start */
 double ctl_progress_end(struct ctl_progress *p);
 
 /* Counts the zones in a state. Implicitly and explicitly open zones are counted as one state. */
@@ -364,7 +364,7 @@ struct ctl_map {
 
 /*
  * zone_speed.c: measures the speed of one zone in MiB/s, by the device's own clock: writes and
- * reads it from begin to end. *zone: the zone, which is empty before and after. -ENODATA: no zone
+ * reads it from start to end. *zone: the zone, which is empty before and after. -ENODATA: no zone
  * is empty.
  */
 int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The begin of hibernation: evicts all that can be evicted. The units of the record are evicted
+ * The start of hibernation: evicts all that can be evicted. The units of the record are evicted
  * first and in its order, so that they lie side by side on the zones for the next wake. Memory that
  * is used meanwhile stays.
  */

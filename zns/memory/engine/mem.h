@@ -195,7 +195,7 @@ struct hiber {
 	_Atomic uint64_t activations; /* number of activations that began without a hibernation */
 	/* at the last check of activity: its time, and the number of units read until then */
 	uint64_t looked_ns, read_units;
-	/* during hibernation: begin of the present window in ms, and units touched in it */
+	/* during hibernation: start of the present window in ms, and units touched in it */
 	_Atomic uint32_t window_ms, touched;
 	_Atomic uint32_t rest_ms; /* now_ms() when the hibernation began */
 };

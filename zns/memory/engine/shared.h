@@ -67,7 +67,7 @@ struct shared_hiber {
 	_Atomic uint32_t again; /* requested during hibernation: evict again what has come back */
 	/* ms without activity after which it hibernates by itself; 0: never */
 	_Atomic uint64_t idle_ms;
-	/* CLOCK_REALTIME: begin of the state, and the last activity */
+	/* CLOCK_REALTIME: start of the state, and the last activity */
 	_Atomic int64_t since_ns, active_ns;
 	_Atomic uint32_t wakes, nr;
 	/*

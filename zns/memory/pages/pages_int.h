@@ -75,7 +75,7 @@ struct zns_pages {
 	pthread_mutex_t ask;
 	bool connected;
 	uint64_t step_ns; /* when the broker last reported which groups are busy */
-	/* begin of the last measurement of the rate, and bytes that were written until then */
+	/* start of the last measurement of the rate, and bytes that were written until then */
 	uint64_t rate_ns, rate_from;
 	_Atomic uint64_t rate; /* bytes per second */
 	_Atomic uint64_t group_limit;

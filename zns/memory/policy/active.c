@@ -4,7 +4,7 @@
  * without a hibernation. The units that its last activations touched (record.c) are read ahead
  * then: after all faults, and while the budget has room. Without room, reading continues at a later
  * fault. A successor does not know whether an activation was in progress, and takes its first
- * faults for the begin of one.
+ * faults for the start of one.
  */
 #include "hiber.h"
 

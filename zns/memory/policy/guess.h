@@ -18,7 +18,7 @@ struct guess {
 	bool stream; /* predicted by address order; otherwise by a chain */
 };
 
-/* Set it to zeroes at the begin. */
+/* Set it to zeroes at the start. */
 struct guesses {
 	struct guess ring[GUESSES];
 	uint32_t head, nr;

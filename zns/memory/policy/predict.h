@@ -13,7 +13,7 @@
 
 struct predict_link;
 
-/* Set it to zeroes at the begin. */
+/* Set it to zeroes at the start. */
 struct predict {
 	struct predict_link *link; /* a hash table */
 	uint32_t nr, size; /* size: a power of two */

@@ -11,7 +11,7 @@
 #define WINDOW_MS 1000U
 #define WAKE_UNITS 16U /* this many units touched within a window wake the context */
 /*
- * For this long after the begin of hibernation, timers of programs touch the units that they need,
+ * For this long after the start of hibernation, timers of programs touch the units that they need,
  * so more touches are allowed.
  */
 #define SETTLE_MS 3000U

@@ -12,7 +12,7 @@
  */
 #include "probe_priv.h"
 
-/* Each length is twice the one before: in a longer set the slow begin has less weight. */
+/* Each length is twice the one before: in a longer set the slow start has less weight. */
 #define LENGTHS 3u
 #define TRIES (2 * LENGTHS)
 /* Ratio to the promised time: up to this, stalls of single zones may be the cause. */
@@ -21,7 +21,7 @@
 #define WHILE (UINT64_C(1) << 30) /* bytes written for the mean; at most the drive's size / PART */
 #define PART 4u
 /*
- * The larger set is this many times as long, so that one stall at its begin or end has little
+ * The larger set is this many times as long, so that one stall at its start or end has little
  * weight.
  */
 #define LONGER 4u

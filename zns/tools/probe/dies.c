@@ -15,7 +15,7 @@
 /* after this many rounds in which no zone seems to share its die, a zone begins a new group */
 #define ROUNDS 3
 #define UNSURE_MAX 4u /* passes in which a zone's die may stay undecided */
-#define ANYWHERE 48u /* at the begin, this many zones are taken at random */
+#define ANYWHERE 48u /* at the start, this many zones are taken at random */
 #define CALIBRATE 12u /* number of zones by which the size of the burst is chosen */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };

@@ -98,7 +98,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	if (zns_probe_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
-	/* later phases are quick, and are repeated from their begin */
+	/* later phases are quick, and are repeated from their start */
 	m->phase = zns_min(h->phase, (uint32_t)ZNS_PROBE_CHANNELS);
 	m->unit = h->unit;
 	m->zone_write_mibps = h->write_mibps;

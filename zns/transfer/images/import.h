@@ -128,7 +128,7 @@ int import_read_archive(struct import *x, struct zns_err *err);
 void import_stream_begin(struct import *x);
 int import_read_stream(struct import *x, struct zns_err *err);
 
-/* import_run.c: runs an import from begin to end. */
+/* import_run.c: runs an import from start to end. */
 int import_run(struct import *x, const char *spec, const char *handle, struct zns_err *err);
 int import_print(const struct import *x, const char *handle, bool json, double seconds);
 
