@@ -406,7 +406,7 @@ int docker_remove_dir(const char *dir);
 struct docker_resume {
 	/* id of the checkpoint, if it belongs to another container; else empty */
 	char from[ZNS_UUID_STR];
-	/* directory of the checkpoint for the next start; empty: a cold start */
+	/* directory of the checkpoint for the next start; empty: a cold start, without a checkpoint */
 	char dir[PATH_MAX];
 	char name[600]; /* CONTAINER/NAME, if the checkpoint belongs to another container */
 	bool asked; /* DOCKER_RESUME_FILE requests it */

@@ -114,8 +114,9 @@ static int take(struct zns_track *t, const struct area *a)
 	int ret = -EOPNOTSUPP;
 
 	/*
-	 * do not register an area that is listed as registered: it may have lost the registration
-	 * since, and needs take_new()
+	 * An area that was registered when the list was read is not registered here: it may have
+	 * lost the registration since. Then the next round calls take_new(), which also removes
+	 * marks that are no longer right.
 	 */
 	if (a->may)
 		ret = a->registered ? 0 : take_new(t, a);

@@ -13,7 +13,7 @@
  * or without a connection.
  */
 struct memory_lease {
-	int fd; /* the lock file; opening it here takes no lock */
+	int fd; /* descriptor of the lock file; it holds no lock */
 	uint32_t width; /* most zones that it may write at once */
 	uint64_t look_ns; /* when the lock file is to be checked next */
 	uint64_t wrote_ns; /* when it last reported writes, or was granted a zone */

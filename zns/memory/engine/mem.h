@@ -4,6 +4,10 @@
 /*
  * The internal interface of a memory context.
  *
+ * Terms. A unit is 64 KiB of a process's memory; its place is where its bytes are on a zone. A
+ * stray is a unit that mremap() has moved to an address that is no multiple of 64 KiB. A marker is
+ * what the kernel keeps in the page table of a missing page that is write-protected.
+ *
  * Locks. A process's `ev` orders its events against all calls that concern its memory. The thread
  * that reads events takes it for writing, from before the read until the tables contain what was
  * read. Every other thread takes it for reading around "check the unit, call the kernel, note the

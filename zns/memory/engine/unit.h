@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef MEM_UNIT_H
 #define MEM_UNIT_H
-/* A unit: 64 KiB of a process's memory, and the word that says where these bytes are. */
+/*
+ * A unit: 64 KiB of a process's memory, and the word that says where its bytes are: in memory, at
+ * a place on a zone (struct zns_pages_ref), or on the way from one to the other.
+ */
 #include <stdatomic.h>
 #include <stdint.h>
 

@@ -488,8 +488,8 @@ static bool unequal(const struct probe *p, const uint32_t *zone)
 }
 
 /*
- * Are all dies of a channel slower alone than all others, or faster? Together with a slower die, a
- * die loses less, whether they share a channel or not.
+ * Are all dies of a channel slower alone than all others, or faster? Read
+ * together with a slower die, a die takes less extra time, whether they share a channel or not.
  */
 static bool apart_by_rate(const struct probe *p, const uint32_t *zone)
 {

@@ -29,7 +29,7 @@ static uint64_t word_of(uint64_t i, uint64_t turn)
 	return x ^ (x >> 31);
 }
 
-/* Every 16th page has the content of the newest turn. */
+/* In each turn every 16th page is changed: returns the last turn that has changed word @i. */
 static uint64_t turn_of(uint64_t i, uint64_t turn)
 {
 	return i / 512 % 16 ? 0 : turn;
