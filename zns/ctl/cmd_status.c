@@ -20,7 +20,6 @@ static const char lease_fields[] =
 /* fields of a dump's lease */
 static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
-/* fields of a memory context's lease */
 static const char memory_fields[] = "context live dead read zones connected";
 
 static struct json_object *json_reservations(const ZnsPb__Status *s)
@@ -261,7 +260,6 @@ static void print_host(const ZnsPb__HostReservation *h)
 		       h->ours ? "this one" : "ANOTHER ONE", h->type, (unsigned long long)h->key);
 }
 
-/* Prints the state of a drive's zones. */
 static void print_zones(const ZnsPb__Status *s)
 {
 	char a[32], b[32];

@@ -41,7 +41,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 		return 0;
 	suspend_name(c, k, e->name, sizeof(e->name));
 	e->began_ns = zns_now_ns();
-	/* runc would create the directory only later */
+	/* the note is written into this directory, which runc would create only later */
 	if (mkdir(c->image_path, 0700) && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "%s", c->image_path);
 	ret = docker_shape_write(c->image_path, state->bundle, cri);

@@ -31,7 +31,7 @@ struct ctl_oci {
 	bool made_dir, made_blobs, published;
 	/* borrowed; the directory with the layers; NULL: they are in this layout */
 	const char *elsewhere;
-	char last[CTL_OCI_DIGEST]; /* digest of the last layer */
+	char last[CTL_OCI_DIGEST];
 	/* the blob that is being written */
 	int fd;
 	char temp[ZNS_BASE_MAX];

@@ -77,7 +77,7 @@ struct read {
 };
 
 static struct {
-	enum class next; /* class of the next read */
+	enum class next;
 	bool asked, paced; /* in this round of the loop: a read was requested; a read was delayed */
 	/* two pairs of sockets, so that answers to faults do not wait behind other answers */
 	int sk[2], fault_sk[2];

@@ -26,7 +26,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-static volatile bool *held; /* memory that is shared with the watcher */
+static volatile bool *held; /* in memory shared with the watcher: the lock is in place */
 static int to_watcher = -1;
 
 /*

@@ -62,7 +62,6 @@ struct json_object *ctl_j_double(double v);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_uuid(const uint8_t *id);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
-/* leases in the form of `status --json` */
 struct json_object *ctl_json_leases(const ZnsPb__Status *s);
 struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones are in each state */
 

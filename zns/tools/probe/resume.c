@@ -69,7 +69,6 @@ static bool sane(const struct head *h, const struct entry *e)
 			return false;
 		if (e[z].tested > h->nr_groups || (z < h->nr_groups && e[z].pivot >= h->nr_zones))
 			return false;
-		/* a pivot must be in its group */
 		if (z < h->nr_groups && e[e[z].pivot].group != z)
 			return false;
 	}

@@ -30,7 +30,7 @@ struct probe_cmd {
 	struct zns_probe_params par;
 	struct zns_probe_map map;
 	bool shown, terminal;
-	uint64_t next_line; /* time of the next line */
+	uint64_t next_line;
 };
 
 static volatile sig_atomic_t stop;
