@@ -121,7 +121,7 @@ def collide(scene, ident, lanes=2):
     of = {z['index']: z['group'] for z in scene.device.zones()}
     to, *off = [g['group'] for g in sorted(layout(scene, ident)['groups'], key=lambda g: -g['bytes'])[:lanes]]
     moved = [f'{z}:{to}' for z in scene.device.json('show', ident)['zones'] if of[z] in off]
-    done = subprocess.run([SCATTER, scene.device.spec, ident, *moved], env=scene.device.env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([SCATTER, scene.device.spec, ident, *moved], env=ztlib.not_installed(scene.device.env), capture_output=True, text=True, timeout=60)
     expect(f'scatter ({done.stderr.strip()})', done.returncode, 0)
     found = layout(scene, ident)
     if found['of_best'] > 0.55 or found['width'] != 4:

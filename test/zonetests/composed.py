@@ -52,7 +52,7 @@ class Live:
         args += ['--parent', parent] if parent else []
         for name, value in options.items():
             args += [f'--{name}', value]
-        done = subprocess.run([*map(str, args)], env=self.device.env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*map(str, args)], env=ztlib.not_installed(self.device.env), capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise Failed(f'composer: {done.stderr.strip()}')
         return json.loads(done.stdout)

@@ -188,6 +188,11 @@ def controlled(env, **words):
     return dict(env, **controls(**words))
 
 
+def not_installed(env):
+    """The environment of a program that is not beside the others, and starts a broker if the last one has left for want of work."""
+    return {'ZNS_LIBEXEC': str(BIN), **env}
+
+
 def nonces_once(path, least):
     """
     Reads what the programs of the test build encrypted (ZNS_NONCES), and checks that no key was used twice with the
