@@ -738,7 +738,7 @@ static const char *const spoil_name[] = {
 	"one group as two",
 	"one of ten zones unknown",
 	"promises of three fifths",
-	"promises of five quarters",
+	"promises half as high again",
 	"one promise of a half",
 	"all together a third as fast",
 	"reads half as fast",
@@ -786,7 +786,7 @@ static uint32_t sum_of(const struct zns_probe_map *m)
 static void spoil_rates(struct zns_probe_map *m, enum spoil how)
 {
 	double write = how == PROMISES_LOW  ? 0.6 :
-		       how == PROMISES_HIGH ? 1.25 :
+		       how == PROMISES_HIGH ? 1.5 :
 					      1,
 	       read = how == READS_LOW  ? 0.5 :
 		      how == READS_HIGH ? 1.5 :
