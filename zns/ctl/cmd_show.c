@@ -267,7 +267,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	return CTL_OK;
 }
 
-/* One checkpoint, named by its id or its handle. */
+/* Shows one checkpoint, named by its id or its handle. */
 static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		    const ZnsPb__Handle *handle, const ZnsPb__Response *ls, bool json,
 		    struct zns_err *err)

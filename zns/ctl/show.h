@@ -10,7 +10,10 @@ typedef int (*show_layout_fn)(const char *dev, const struct ctl_pick *p, struct 
 int show_command(const struct ctl_cmd *cmd, int argc, char **argv, show_layout_fn show_layouts);
 extern const struct ctl_cmd command_show;
 
-/* The line of the container of v[0]: the number of its checkpoints and their total size. */
+/*
+ * Prints the line of a container, to which all of @v belong: the number of its checkpoints and
+ * their total size.
+ */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);
 /*
  * Prints a checkpoint with its images, summed up or one by one (@verbose). @width: number of digits

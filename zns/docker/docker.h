@@ -222,7 +222,7 @@ int docker_upper(const char *root, char *out, size_t len);
  * told. */
 struct json_object *docker_layers(struct json_object *spec, const char *bundle);
 
-/* The settings of one container. source NULL: not set. */
+/* The settings of a container. Their source is NULL if they are not set. */
 enum docker_key {
 	DOCKER_QOS,
 	DOCKER_ADMISSION,
@@ -244,7 +244,7 @@ enum docker_key {
 	DOCKER_RESUME,
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
-	DOCKER_FROM_ALLOW, /* the administrator's only, like DOCKER_CGROUP */
+	DOCKER_FROM_ALLOW, /* can only be set by the administrator, like DOCKER_CGROUP */
 	DOCKER_FROM_IMAGE, /* "name": what the image's name stands for may differ; likewise */
 	/* what a dump does with open connections; if not set, the flags in DOCKER_CRIU decide */
 	DOCKER_TCP,
@@ -400,7 +400,10 @@ int docker_remove_dir(const char *dir);
  */
 #define DOCKER_SHAPE_FILE "zns-shape.json"
 #define DOCKER_SHAPE_LAYERS "zns-layers" /* a member of it, from docker_layers() */
-/* Prefix of the checkpoints that a container ended with (zns.stop); only the newest is kept. */
+/*
+ * Prefix of the names of checkpoints that ended their container (zns.stop); only the newest is
+ * kept.
+ */
 #define DOCKER_STOP_PREFIX "zns-stop-"
 
 struct docker_resume {
@@ -518,8 +521,9 @@ void docker_note_lost(const struct docker_container *c);
 /* Writes DOCKER_SHAPE_FILE into a checkpoint's directory, @cri: with the program's arguments and
  * the layers of its image, which docker_from_store() compares. -errno. */
 int docker_shape_write(const char *dir, const char *bundle, bool cri);
-/* Has @c the same rights and shape as the container that was dumped into @dir? -ENOENT: not
- * known. */
+/*
+ * Has @c the same rights and mounts as the container that was dumped into @dir? -ENOENT: unknown.
+ */
 int docker_shape_check(const struct docker_container *c, const char *dir, struct zns_err *err);
 
 /*

@@ -94,7 +94,7 @@ bool pause_call(const struct call *c)
 	       s.init_pid > 0 && s.init_start;
 	if (done && resume)
 		done = was_left_out(c, &s);
-	/* An older mark is obsolete in every case. */
+	/* an older mark is obsolete in any case */
 	docker_run_unlink(c->id, MARK);
 	return done && (resume || leaves_out(c, &s));
 }

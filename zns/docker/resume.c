@@ -67,7 +67,7 @@ static int unlink_own(const struct docker_container *c, const char *name)
 	return ret ? ret : unlink(path) ? -errno : 0;
 }
 
-/* Reads a note: a checkpoint's name, then its times. -ENOENT: there is no such note. */
+/* Reads a note: a checkpoint's name, and its times. -ENOENT: there is no such note. */
 static int read_note(const struct docker_container *c, const char *file, char *name, size_t len,
 		     struct docker_frozen *when, struct zns_err *err)
 {
@@ -419,7 +419,7 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 
 	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
-	/* a run that ended with a checkpoint was no crash */
+	/* a run that was ended by a checkpoint is not counted as a crash */
 	unlink_own(c, DOCKER_LIVES_FILE);
 	if (docker_own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
 		return -ENAMETOOLONG;

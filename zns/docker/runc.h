@@ -40,8 +40,8 @@ char **call_again(const struct call *c, const char *log, const char *const *word
 /* Runs runc with the arguments of @c, whose output goes to descriptor @out (-1: to ours). Returns its
  * exit code, of a signal 128 more than that; -1: it could not be started. */
 int call_run(const struct call *c, int out);
-void call_null_stdio(void); /* opens 0, 1 and 2 on /dev/null */
-/* The last error in criu's log. False: there is none. */
+void call_null_stdio(void); /* opens /dev/null as descriptors 0, 1 and 2 */
+/* Finds the last error in criu's log. False: there is none. */
 bool call_last_error(const char *log, char *out, size_t len);
 /* Does the directory contain the handle of a committed checkpoint? */
 bool call_has_handle(const char *dir);

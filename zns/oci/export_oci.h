@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_EXPORT_OCI_H
 #define ZNS_CTL_EXPORT_OCI_H
-/* A checkpoint as an OCI image: shared by export --oci and push, whose layers are served
- * (export_serve.h). */
+/*
+ * Exports a checkpoint as an OCI image. Shared by export --oci and push, which serves the layers
+ * (export_serve.h).
+ */
 #include "../transfer/images/export.h"
 #include "oci.h"
 

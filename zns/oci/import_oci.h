@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_IMPORT_OCI_H
 #define ZNS_CTL_IMPORT_OCI_H
-/* Checkpoints of an OCI image: shared by import --oci and pull. */
+/* Imports the checkpoints of an OCI image: shared by import --oci and pull. */
 #include "../transfer/images/import.h"
 #include "oci.h"
 

@@ -264,9 +264,11 @@ static bool is_mapped(const struct areas *l, const struct zns_span *area, size_t
 	return true;
 }
 
-/* The tracker was not used for a while: is the memory that it tracks still that of the process? The
- * process may have executed a program while another process shared its memory. Called while it is
- * frozen. */
+/*
+ * Called for an adopted tracker while the process is frozen. Is the memory that it tracks still
+ * that of the process? The process may have executed another program while a third process shared
+ * its old memory.
+ */
 static bool is_its_memory(struct zns_track *t)
 {
 	cleanup_close int maps = open_proc(t->pid, "maps");

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_AS_IS_H
 #define ZNS_CTL_AS_IS_H
-/* Shared by copy, send and receive: a checkpoint goes from one device to another unchanged. Ids,
- * names, times, rates, origins, parents and keys stay: the units are written as they are on the
- * source device, with their checksums. */
+/*
+ * Shared by copy, send and receive: transfers a checkpoint from one device to another without a
+ * change. It keeps its id, names, times, rates, origin, parents and key: its units and their
+ * checksums are written as they are on the source device.
+ */
 #include "../ctl/lib/ctl.h"
 #include "zns/save.h"
 

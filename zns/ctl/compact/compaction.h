@@ -6,7 +6,7 @@
 #include "../lib/ctl.h"
 #include "zns/compact.h"
 
-#define COMPACT_BELOW 25 /* per cent: zones with at most this much live data are emptied */
+#define COMPACT_BELOW 25 /* percent: zones with at most this much live data are emptied */
 
 struct compact {
 	/* the device and its broker, for all requests but those of single checkpoints */

@@ -258,7 +258,7 @@ struct ctl_pick {
 	struct zns_broker broker;
 	/* set by a command that needs no list if all ids are complete: @ls is empty then */
 	bool ids_suffice;
-	ZnsPb__Response *ls; /* all checkpoints of the device */
+	ZnsPb__Response *ls; /* Gets the list of all checkpoints of the device. */
 	uint8_t (*ids)[ZNS_UUID_LEN]; /* the selected ids, in the catalogue's order */
 	size_t nr;
 	bool by_id; /* at least one checkpoint was named by its id or handle */

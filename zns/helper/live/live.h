@@ -80,7 +80,7 @@ struct live {
 	 * NULL: the copies are used.
 	 */
 	const char *gave_up;
-	uint64_t given_up; /* bytes */
+	uint64_t given_up; /* bytes in the stage */
 	uint64_t room; /* bytes that the dump could write before the first round */
 	/*
 	 * bytes that were written again during the last round, as far as the trackers have reported

@@ -8,7 +8,10 @@
 
 #define ROUNDS 3u
 #define LONG_ROUNDS 2u
-/* Time relative to the slowest group's alone: up to this, the device reaches the sum of rates. */
+/*
+ * Ratio of the time to that of the slowest group alone: up to this, the device reaches the sum of
+ * rates.
+ */
 #define ENOUGH 1.04
 /* Part of the sum of rates: less than this is clearly slower, since times vary by a few percent. */
 #define BELOW 0.93

@@ -37,9 +37,11 @@
 #define READ_BESIDE 6u /* zones that are written during a read */
 #define WRONG_ENOUGH 8u /* the prediction ends after this many wrong sets */
 #define READS 64u
-#define LINKED 24u /* zones of a group: up to so many, pairs form a chain */
-#define KINDS_ROUNDS 8u /* in which pairs that may be of two kinds are compared; one may fail */
-#define TWICE_LOW 1.85 /* times as long as one zone that two of a die take in a long set */
+#define LINKED 24u /* if a group has at most this many zones, its pairs form a chain */
+/* rounds in which pairs that may be of two kinds are compared; one may fail */
+#define KINDS_ROUNDS 8u
+/* two zones of a die take at least this many times as long as one in a long set */
+#define TWICE_LOW 1.85
 #define TWICE_HIGH 2.15
 /*
  * if the slower pair takes this many times as long, pairs are of two kinds, and the group is no die
@@ -492,7 +494,10 @@ static void note_crowd(struct probe *p, const uint32_t *zones, uint32_t nr, doub
 	memcpy(c->zone, zones, nr * sizeof(*zones));
 }
 
-/* Tries one zone of each of @nr groups, or of as many of them as promises may be given to at once. */
+/*
+ * Tries one zone of each of @nr groups, or of as many of them as may be promised rates at the same
+ * time.
+ */
 static int apart(struct probe *p, struct predict *t, const uint32_t *groups, uint32_t nr,
 		 uint32_t turn, double *ratio, struct zns_err *err)
 {

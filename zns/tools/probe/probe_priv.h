@@ -113,7 +113,7 @@ struct probe {
 	uint64_t wall0, dev0, phase_wall0, last_checkpoint, last_progress;
 };
 
-/* live.c */
+/* used by live.c */
 int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
 		struct zns_probe_map *map, struct zns_err *err);
 /* sets the length of a write from now on */
@@ -150,7 +150,7 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
 		    struct zns_err *err);
 
-/* vote.c */
+/* used by vote.c */
 int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 /*
  * Which of @others wait for a burst on @zone? *out: at most @nr indices of @others. *told: false if
@@ -187,11 +187,11 @@ double probe_sample_misses(uint32_t n, uint32_t sample);
  */
 void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones, uint32_t nr,
 		      uint32_t count, uint64_t *done_ns);
-/* write_set.c */
+/* used by write_set.c */
 #define PROBE_SET_UNITS 8u /* most units of each zone in a set; see set_units */
 #define PROBE_LONG_UNITS 16u /* the same for a long set */
 #define PROBE_RATE_UNITS 64u /* units of a zone behind the rate of its group */
-/* Times of a set relative to one of its zones alone. */
+/* The time of a set divided by that of one of its zones alone. */
 #define PROBE_APART 1.3 /* up to this ratio no zone waits for another one */
 #define PROBE_SAME 1.6 /* from this ratio on two zones share a die */
 /* above this ratio the cause is something else than two zones of one die */
@@ -337,7 +337,7 @@ int probe_ceiling(struct probe *p, struct zns_err *err);
 double probe_may_be_promised(const struct zns_probe_map *m);
 /* like probe_ceiling(), by sets as long as those behind raised rates */
 int probe_long_ceiling(struct probe *p, struct zns_err *err);
-/* dies.c: chooses the size of the burst, on a few empty zones */
+/* dies.c: chooses the size of the burst with a few empty zones */
 int probe_calibrate(struct probe *p, struct zns_err *err);
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_EXPORT_H
 #define ZNS_CTL_EXPORT_H
-/* Shared by cmd_export.c (the command, a directory), export_pack.c (an archive) and what packages
- * make of a checkpoint (struct export_form). */
+/*
+ * Shared by cmd_export.c (the command, and the export to a directory), export_pack.c (to an
+ * archive) and the export forms of packages (struct export_form).
+ */
 #include "../../ctl/lib/ctl.h"
 #include "archive.h"
 #include "outdir.h"
