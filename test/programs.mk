@@ -12,7 +12,7 @@ $(B)/test/test_print $(B)/test/test_flow: $(B)/test/%: test/unit/%.c $(B)/libctl
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(UNIT_OPT) -MMD -MP -MF $@.d -o $@ $< $(CTL_MORE) $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
 
-OCI_UNIT	:= $(OCI_READ) $(B)/zns/oci/skopeo.o
+OCI_UNIT	:= $(OCI_READ) $(B)/zns/oci/skopeo.o $(B)/zns/transfer/patience.o
 $(B)/test/test_oci: test/unit/test_oci.c $(OCI_UNIT) $(B)/libctl.a $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
