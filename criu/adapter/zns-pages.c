@@ -252,9 +252,10 @@ int zns_pages_seal(struct zns_img *zi)
 		{ -1, -1 }, 0, false, -1, 0 \
 	}
 /*
- * Areas with at most this much memory are filled after the restorer blob has mapped them. So the
- * tasks of a tree are filled in parallel, and not one after the other, each before it forks its
- * children.
+ * bytes; a task whose pages image has at least this size is filled after the restorer blob has
+ * mapped its areas, and with a userfaultfd (fault_fd()). So the tasks of a tree are filled in
+ * parallel, and not one after the other, each before it forks its children. Smaller tasks are
+ * filled before that, except as zns_fill_in_pie() says.
  */
 #define PIE_BYTES (4UL << 20)
 #ifndef UFFD_USER_MODE_ONLY
@@ -564,9 +565,9 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 }
 
 /*
- * bytes; mapping an area, filling it and moving it costs more than filling a few pages. So an area
- * with fewer pages than this is mapped in place by the blob, and the helper then writes the pages
- * there.
+ * bytes; mapping an area, filling it and moving it costs more than filling a few pages. So if an
+ * image has more than 64 pagemap entries, with fewer bytes than this on average, the blob maps all
+ * areas in place, and the helper then writes the pages there.
  */
 #define PIE_ENTRY (64UL << 10)
 

@@ -30,7 +30,7 @@
 
 static int cgroup2 = -1; /* a mount of cgroup v2 that is not attached to any directory; -1: none */
 
-/* Is the content of the file exactly this word? */
+/* Does the file contain this text? (Only its first 255 bytes are read; the files are shorter.) */
 static bool says(int fd, const char *word)
 {
 	char text[256];

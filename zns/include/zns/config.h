@@ -19,7 +19,8 @@ const char *zns_run_dir(void);
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256]; /* canonical device spec, such as "emu:/…" or "/dev/…" */
-	/* new checkpoints must be encrypted, whatever the device's own catalogue says */
+	/* new checkpoints must be encrypted, and plain ones are not read (unless plain_ok), whatever
+	 * the device's own catalogue says */
 	bool encrypted;
 	/* plain (unencrypted) checkpoints are read nevertheless, because the administrator allowed
 	 * it */
@@ -107,8 +108,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err);
  * tenants.conf: limits that the administrator sets and a container's own settings cannot exceed.
  * One rule a line:
  *
- *  *       name PATTERN | uid N[-M]        max-qos=RATE max-groups=N total-qos=RATE total-groups=N
- *  weight=N
+ *	name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE total-groups=N weight=N
  *
  * PATTERN is a shell pattern for the container's name; uid is the user of the dumped task. The
  * first rule that matches applies. max-… is for one dump, total-… for all running dumps under the

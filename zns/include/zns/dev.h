@@ -313,7 +313,7 @@ static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err
  * Allocates blocks of the file system below for a run of empty zones that will be written next. On
  * ext4 these writes then take half the time, since ext4 serialises writes into holes. This is a
  * hint: if there is no such file, or the file system has little space left, it fails without
- * effect. A write into the zones works without it.
+ * effect. It need not be called: a write allocates what it needs.
  */
 static inline int zns_dev_allocate(struct zns_dev *d, uint32_t first, uint32_t nr)
 {

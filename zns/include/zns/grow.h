@@ -6,11 +6,11 @@
  * or -ENOMEM. On failure the array is unchanged. A size that overflows, or a count that does not
  * fit the type of @max, is a failure.
  *
- *  *       struct { struct thing *v; size_t nr, max; } l;
+ *	struct { struct thing *v; size_t nr, max; } l;
  *
- *  *       if (zns_grow(l.v, l.nr, l.max))
- *  *		return -ENOMEM;
- *  *       l.v[l.nr++] = thing;
+ *	if (zns_grow(l.v, l.nr, l.max))
+ *		return -ENOMEM;
+ *	l.v[l.nr++] = thing;
  */
 #include <errno.h>
 #include <stddef.h>

@@ -6,16 +6,16 @@
  * manifest, flush, record, handle. Before zns_save_commit the checkpoint is not visible, and the
  * broker takes its zones back when the connection ends. zns_save_roll_back removes a committed one.
  *
- *  *       struct zns_save v = { .s = &session };
+ *	struct zns_save v = { .s = &session };
  *
- *  *       zns_save_key(&v, err);
- *  *       zns_save_begin(&v, &ask, err);
- *  *       zns_writer_image(v.w, …), zns_wimage_data(), zns_wimage_seal() …
- *  *       zns_save_finish(&v, err);
- *  *       zns_save_durable(&v, err);
- *  *       zns_save_commit(&v, err);
- *  *       zns_save_handle(&v, dirfd, err);        // or zns_save_roll_back()
- *  *       zns_save_end(&v);
+ *	zns_save_key(&v, err);
+ *	zns_save_begin(&v, &ask, err);
+ *	zns_writer_image(v.w, …), zns_wimage_data(), zns_wimage_seal() …
+ *	zns_save_finish(&v, err);
+ *	zns_save_durable(&v, err);
+ *	zns_save_commit(&v, err);
+ *	zns_save_handle(&v, dirfd, err);        // or zns_save_roll_back()
+ *	zns_save_end(&v);
  *
  * Each returns 0 or -errno with a line in @err. After an error only zns_save_end may be called,
  * unless a function says otherwise.

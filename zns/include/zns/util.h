@@ -54,7 +54,7 @@ static inline void zns_cleanup_filep(FILE **f)
  */
 int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
 /* Parses a duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is in seconds. -ERANGE
- * if it does not fit into 64 bits as nanoseconds. */
+ * if it is more than INT64_MAX nanoseconds. */
 int zns_parse_duration(const char *s, uint64_t *out_s);
 /* formats in the largest unit of which the duration is a multiple */
 char *zns_format_duration(uint64_t s, char *buf, size_t len);
@@ -142,8 +142,8 @@ int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_
 
 /*
  * Replaces a file so that after a crash either the old or the new one exists: temporary file,
- * fsync, rename, fsync of the directory. After an error the old state is restored. @mode is the
- * mode of the new file. 0 or -errno.
+ * fsync, rename, fsync of the directory. After an error the old file is there, or none if there was
+ * none. @mode is the mode of the new file. 0 or -errno.
  */
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode);
 

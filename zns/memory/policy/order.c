@@ -24,7 +24,7 @@ void order_moved(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	const struct move *last = &all->move[(all->nr - 1) % MOVES_KEPT];
 	struct move *m = &all->move[all->nr % MOVES_KEPT];
 
-	/* a successor applies the last move once more */
+	/* after a kill, the successor repeats a move that the dead pager may have noted already */
 	if (last->owed && last->from == from && last->to == to)
 		return;
 	m->owed = 0;

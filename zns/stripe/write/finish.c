@@ -56,8 +56,9 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 	w->images.with = c;
 	w->images.with_m = m;
 	w->images.nr = (uint32_t)m->n_images;
-	/* random bits that make the nonces of the new images unique; the 32 bits below are left for
-	 * the numbers of units, and the bits above prevent an overflow */
+	/* random for each attempt to join, so that no nonce is used twice (format.md, "Units"). The
+	 * low 32 bits are left for the numbers of units. Bit 62 is set: no number of a unit of the
+	 * first dump is so large. Bit 63 is 0, so that sums do not overflow. */
 	if (w->crypt)
 		w->images.unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
 	writer_unlock(w);

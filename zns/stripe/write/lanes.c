@@ -30,8 +30,8 @@ static int cmp_load(const void *a, const void *b)
 
 /*
  * Sorts all lanes, the one with the least work first. An image may end anywhere in a turn. If each
- * image began at the same lane, that lane would delay the others (a tree of small tasks took a
- * fifth longer; test_rates).
+ * image began at the same lane, that lane would delay the others (a tree of small tasks lost a
+ * fifth of its rate; test_rates).
  */
 NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)
 {

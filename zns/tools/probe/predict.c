@@ -687,9 +687,9 @@ static int read_sets(struct probe *p, struct predict *t, struct zns_err *err)
 				     m->group_channel[own] != ZNS_PROBE_NONE;
 
 			/*
-			 * Dies of one channel slow down each other's reads. If a group's channel is
-			 * unknown, the group is used for this test only if the drive has no slow
-			 * channels.
+			 * Dies of one channel slow down each other's reads. If the channel of
+			 * either group is unknown, the group is used only if no promises had to be
+			 * lowered because groups share something, such as a slow channel (load).
 			 */
 			if (g != own && (known ? channel != m->group_channel[own] : p->load <= 1))
 				others[n++] = g;

@@ -7,7 +7,7 @@
  * that is damaged, missing, repeated or from another stream is detected as soon as it is read. The
  * last frame has a checksum over all of them.
  *
- *  *       begin (item images data* (done | drop))* end
+ *	begin (item images data* (done | drop))* end
  *
  * A stream that is read is untrusted: it may come from anybody. Single-threaded. Functions return
  * -errno with a line in @err. After an error only zns_stream_fini may be called, unless a function
