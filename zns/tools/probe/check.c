@@ -219,7 +219,7 @@ static int rates(struct probe *p, struct probe_index *x, struct zns_err *err)
 		m->zone_read_mibps = read;
 	if (!ret && !m->one_domain && (raised || m->device_write_mibps))
 		ret = probe_long_ceiling(p, err);
-	if (!ret)
+	if (!ret || ret == -EDQUOT) /* the rates of groups may have been raised before */
 		probe_promise_least(p);
 	return ret;
 }

@@ -15,7 +15,7 @@
 static int of_zone(struct probe *p, uint32_t zone, uint32_t units, double *write, double *read,
 		   struct zns_err *err)
 {
-	double ns, now;
+	double ns = 1, now;
 	int ret = probe_write_timed(p, &zone, 1, units, &ns, err);
 
 	*write = probe_set_mibps(p, 1, units, ns);
@@ -34,14 +34,15 @@ int probe_group_rates(struct probe *p, const struct probe_index *x, bool *raised
 		      struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
-	uint64_t units = probe_rate_units(p), left;
+	const uint64_t full = probe_rate_units(p);
+	uint64_t units, left;
 
 	*raised = false;
 	/* the default budget covers a prediction only, so grant what this measurement writes */
 	if (!p->par->budget)
-		p->budget += m->nr_groups * units * p->unit;
+		p->budget += m->nr_groups * full * p->unit;
 	left = p->budget - zns_min(p->budget, m->written);
-	units = zns_min(units, left / p->unit / zns_max(m->nr_groups, 1u));
+	units = zns_min(full, left / p->unit / zns_max(m->nr_groups, 1u));
 	for (uint32_t g = 0; g < m->nr_groups && units; g++) {
 		uint32_t n = x->first[g + 1] - x->first[g];
 		double write, read;
@@ -56,7 +57,8 @@ int probe_group_rates(struct probe *p, const struct probe_index *x, bool *raised
 			return ret;
 		m->group_read_mibps[g] = zns_max((uint32_t)(read + 0.5), 1u);
 		write /= p->load;
-		if (write <= PROBE_ALIKE * m->group_write_mibps[g])
+		/* a given budget may leave too little for a write that is long enough */
+		if (units < full || write <= PROBE_ALIKE * m->group_write_mibps[g])
 			continue;
 		m->group_write_mibps[g] = (uint32_t)(write + 0.5);
 		*raised = true;

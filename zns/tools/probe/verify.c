@@ -96,13 +96,27 @@ static double stored_load(const struct zns_probe_map *m, const uint32_t *stored)
 	return load < PROBE_UNTOLD ? zns_max(load, 1.0) : 1;
 }
 
+/* The test needs the rates, so they come first; of a given budget most is left for the test. */
+static int rates_first(struct probe *p, const struct probe_index *x, struct zns_err *err)
+{
+	uint64_t written = p->map->written, budget = p->budget;
+	bool raised;
+	int ret;
+
+	if (!p->par->budget)
+		return probe_group_rates(p, x, &raised, err);
+	p->budget = written + (budget - zns_min(budget, written)) / 4;
+	ret = probe_group_rates(p, x, &raised, err);
+	p->budget = budget;
+	return ret;
+}
+
 /* Runs the test that a map must pass before it is stored. */
 static int test_sets(struct probe *p, const struct stored *stored, uint32_t sample,
 		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	struct probe_index x = { 0 };
 	int ret = probe_index_build(p, &x, err);
-	bool raised;
 
 	/* the domain may have been found with long sets only */
 	if (p->map->one_domain)
@@ -112,7 +126,7 @@ static int test_sets(struct probe *p, const struct stored *stored, uint32_t samp
 	if (!ret)
 		ret = probe_group_times(p, &x, err);
 	if (!ret)
-		ret = probe_group_rates(p, &x, &raised, err);
+		ret = rates_first(p, &x, err);
 	p->load = stored_load(p->map, stored->write);
 	if (!ret)
 		ret = probe_predict(p, sample, out, err);
