@@ -394,7 +394,7 @@ def begin_from(scene, layers):
             refused(f'the layers {lower}', layered)
         kid.mount(f'{second}:{first}')
         refused('a bad word of the rule', 'same or name', allow='shop/warm/app/* from-image=any')
-        refused('a checkpoint of no overlay', layered, ids['shop/bare/app'], 'shop/bare/app/*')
+        refused('a checkpoint of no overlay', 'does not say on which layers its container ran', ids['shop/bare/app'], 'shop/bare/app/*')
         refused('the word of its creator', 'only by the administrator', annotations={'zns.from-image': 'name'})
         for annotations in ({CRI + 'container-type': 'sandbox'}, {CRI + 'container-name': 'side'}, {'zns.resume-else': 'cold', CRI + 'image-name': 'x'}):
             code, said, calls = kid.create(good, annotations=annotations)

@@ -207,7 +207,23 @@ static int same_layers(const struct docker_container *c, const struct docker_set
 	    (s->source[DOCKER_FROM_IMAGE] && !strcmp(s->value[DOCKER_FROM_IMAGE], "name")))
 		return 0;
 	now = docker_layers(c->spec, "");
-	same = was && now && json_object_equal(was, now);
+	if (!now)
+		return zns_fail(
+			err, -EPERM,
+			"zns.from: this container's root is no overlay of directories that can "
+			"be compared: name its image %s by the digest; from-image=name of "
+			"docker.rules allows it",
+			c->image);
+	if (!was) {
+		json_object_put(now);
+		return zns_fail(
+			err, -EPERM,
+			"zns.from: %s does not say on which layers its container ran: make a "
+			"new checkpoint, or name the image by its digest; from-image=name of "
+			"docker.rules allows it",
+			full);
+	}
+	same = json_object_equal(was, now);
 	json_object_put(now);
 	return same ? 0 :
 		      zns_fail(

@@ -384,10 +384,9 @@ int hold_call(const struct call *c, struct zns_err *err)
 	int sig = 0;
 
 	if (!is_held(c, &h)) {
-		/* a create that was killed before it had a socket has left its files */
-		if (!strcmp(c->command, "delete") && docker_good_id(c->id) &&
-		    !paths(&h, c->id, NULL))
-			hold_forget(&h);
+		/* a create that was killed before it had a socket has left the checkpoint's directory */
+		if (!strcmp(c->command, "delete") && docker_good_id(c->id))
+			docker_from_forget(c->id);
 		return -ENOENT;
 	}
 	sk = dial(&h);
