@@ -7,6 +7,7 @@ run.py: the patches of criu/patches/upstream, each alone on a release of CRIU, a
 
 Of each the test must fail with stock CRIU and pass with the patch. Zones have no part in it.
 """
+import contextlib
 import ctypes
 import mmap
 import os
@@ -276,6 +277,8 @@ def in_namespaces(host):
     task = subprocess.Popen(['unshare', '-u', '-i', 'sh', '-c', f'hostname {host}; exec sleep infinity'], stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     while Path(f'/proc/{task.pid}/comm').read_text() != 'sleep\n':
+        if task.poll() is not None:
+            raise SystemExit('unshare cannot make a UTS and an IPC namespace')
         time.sleep(0.01)
     return task
 
@@ -290,10 +293,11 @@ def joined_namespaces(criu):
             subprocess.run([criu, 'restore', '-d', '-D', directory, '-o', 'restore.log', '--join-ns', f'uts:/proc/{owner.pid}/ns/uts', '--join-ns',
                             f'ipc:/proc/{owner.pid}/ns/ipc'], check=True, stderr=subprocess.DEVNULL)
             host = subprocess.check_output(['nsenter', '-t', str(owner.pid), '-u', 'hostname'], text=True).strip()
-            os.kill(task.pid, signal.SIGKILL)
         finally:
             owner.kill()
             owner.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(task.pid, signal.SIGKILL)       # it, or what was restored of it
     print(f'    the host name of the owner is {host}')
     return host == 'owner'
 

@@ -429,9 +429,10 @@ def package_missing(scene):
     scene = scene(TINY, size=1)
     alone = scene.dir / 'znsctl'
     shutil.copy(scene.cfg.znsctl, alone)
-    for command, wanted in (('memory', 'znsctl-memory is not installed'), ('export', 'znsctl-transfer is not installed'),
-                            ('docker', 'znsctl-docker is not installed: .* is zns-criu-docker')):
-        done = subprocess.run([alone, command, 'status'], env=scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    for command, option, wanted in (('memory', 'status', 'znsctl-memory is not installed'), ('export', 'status', 'znsctl-transfer is not installed'),
+                                    ('compact', '--defrag', 'znsctl-defrag is not installed'),
+                                    ('docker', 'status', 'znsctl-docker is not installed: .* is zns-criu-docker')):
+        done = subprocess.run([alone, command, option], env=scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 1 or done.stderr.count('\n') != 1 or not re.search(wanted, done.stderr):
             raise Failed(f'{command}: exit {done.returncode}: {done.stderr}')
 
