@@ -10,7 +10,7 @@
 #define UNITS 96U /* of the program's memory that are asked for, in an order of their own */
 #define UNIT_SIZE 65536UL
 
-/* ---- the chain ---- */
+/* ---- the predictor ---- */
 
 static void chain(void **state)
 {
@@ -20,7 +20,7 @@ static void chain(void **state)
 
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(predict_fault(&p, round[i], true, PREDICT_CHAIN, next), 0);
-	/* the faults begin again at 10, so they are a ring: a whole chain is predicted, round and round */
+	/* the faults begin again at 10, so they are a ring: predicted as far as possible, round and round */
 	assert_int_equal(predict_fault(&p, 10, true, PREDICT_CHAIN, next), PREDICT_CHAIN);
 	for (unsigned int i = 0; i < PREDICT_CHAIN; i++)
 		assert_int_equal(next[i], round[(i + 1) % 6]);
@@ -38,7 +38,7 @@ static void chain(void **state)
 	predict_free(&p);
 }
 
-/* More links than a chain may have: it begins anew, and is right again. */
+/* More links than a predictor may have: it begins anew, and is right again. */
 static void chain_grows(void **state)
 {
 	struct predict p = { 0 };
@@ -594,7 +594,7 @@ static bool predicted(void)
 			(unsigned long)faults[off][1], (unsigned long)faults[off][2],
 			(unsigned long)st.prefetched, (unsigned long)st.prefetch_used,
 			(unsigned long)st.prefetch_unused, (unsigned long)st.spare_units);
-		assert_int_equal(st.prefetch_used > 0, !off); /* by chains */
+		assert_int_equal(st.prefetch_used > 0, !off); /* by the predictor */
 		end(&s);
 	}
 	/* not all: a few units were still in memory when the activation began */
@@ -648,7 +648,7 @@ static __attribute__((unused)) void streaming(void **state)
 
 /*
  * The same units, each time in another order, by a program that idles in between: what is read
- * ahead is the record. Chains know nothing then.
+ * ahead is the record. The predictor knows nothing then.
  */
 static bool recorded(void)
 {

@@ -144,7 +144,7 @@ static void gates(void **state)
 	end(&s);
 }
 
-/* What a chain reads meanwhile stays. */
+/* What a prediction reads meanwhile stays. */
 static void chains(void **state)
 {
 	struct scene s;

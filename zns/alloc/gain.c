@@ -10,12 +10,13 @@
 #include "zns/util.h"
 
 /* Documentation/inside/sharing.md gives the reasons for these values and measures others. */
-#define LESS 0.97 /* a dump that gets less than this part of its fair share gains groups … */
-/* … if the other writers of these groups keep this part of theirs, or a larger part than the
- * gaining dump then has */
+#define LESS 0.97 /* a dump that gets less than this part of its fair share gains groups */
+/* a dump gains a group only if the other writers of that group keep this part of their fair shares,
+ * or a larger part than the gaining dump then has of its own */
 #define SPARED 0.98
-#define LACK 0.90 /* while some dump gets less than this part of its fair share … */
-/* … dumps that could have more than their share are limited to this multiple of it */
+#define LACK 0.90 /* a dump lacks bandwidth if it gets less than this part of its fair share */
+/* while a dump lacks bandwidth, dumps that could have more than their fair share are limited to
+ * this multiple of it */
 #define LIMIT 1.02
 /* a group must add at least this to the dump's rate, in units of a zone's rate */
 #define WORTH 0.02

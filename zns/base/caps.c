@@ -35,7 +35,10 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 		ret = -errno;
 	for (int cap = 0; !ret && cap <= cap_max_bits() - 1; cap++)
 		if (!listed(caps, nr, cap))
-			/* if refused: no-new-privileges, set elsewhere, still applies */
+			/*
+			 * Ignored if refused (it needs CAP_SETPCAP): no_new_privs, set above, still
+			 * prevents that execve() gives new capabilities.
+			 */
 			cap_drop_bound(cap);
 	cap_reset_ambient();
 	if (!ret && cap_set_proc(keep))

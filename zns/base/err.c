@@ -6,7 +6,7 @@
 #include "zns/err.h"
 #include "zns/util.h"
 
-/* at least so many bytes of the first part are kept, however long the reason is */
+/* at least this many bytes of the text before the reason are kept, however long the reason is */
 #define WHAT_MIN 64
 /* longer than a message, so that a cut can be marked */
 #define TEXT_MAX (ZNS_ERR_MAX + 4)

@@ -28,7 +28,7 @@
 #include "zns/util.h"
 
 #define WAYS 16 /* number of slots among which a unit can be */
-/* After so many waits in vain or wrong units this process stops using the cache. */
+/* After this many waits in vain or wrong units this process stops using the cache. */
 #define LATE_MAX 16
 /* how often a lookup is repeated if other processes change the slots at the same time */
 #define TRIES 64

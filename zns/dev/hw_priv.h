@@ -31,8 +31,8 @@ struct hw;
  * reason; -ESTALE if data were written to another place; -ENOMEM; else -EIO.
  */
 struct hw_raw {
-	/* Reports whole zones. wp is 0 in conventional and offline zones, and the capacity in full
-	 * and read-only ones. */
+	/* Reports whole zones. Sets wp to 0 in conventional and offline zones, and to the capacity
+	 * in full and read-only ones. */
 	int (*report)(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
 		      struct zns_err *why);
 	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,

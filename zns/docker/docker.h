@@ -245,7 +245,9 @@ enum docker_key {
 	DOCKER_RESUME_ELSE,
 	DOCKER_FROM,
 	DOCKER_FROM_ALLOW, /* can only be set by the administrator, like DOCKER_CGROUP */
-	DOCKER_FROM_IMAGE, /* "name": what the image's name stands for may differ; likewise */
+	/* "name": what the image's name stands for may differ; like DOCKER_CGROUP, can only be set
+	 * by the administrator */
+	DOCKER_FROM_IMAGE,
 	/* what a dump does with open connections; if not set, the flags in DOCKER_CRIU decide */
 	DOCKER_TCP,
 	DOCKER_STOP_ORDER, /* used by `docker suspend --all` */

@@ -419,7 +419,8 @@ int docker_resume_ended(const struct docker_container *c, const char *name,
 
 	if (!is_kept(c) || !docker_good_word(name))
 		return -EINVAL;
-	/* a run that was ended by a checkpoint is not counted as a crash */
+	/* Forget the times of the last resumes: a run that ended with a checkpoint is no crash
+	 * (docker_resume_loops()). */
 	unlink_own(c, DOCKER_LIVES_FILE);
 	if (docker_own_path(c, DOCKER_ENDED_FILE, path, sizeof(path)))
 		return -ENAMETOOLONG;

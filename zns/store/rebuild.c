@@ -299,7 +299,8 @@ static void settle_records(struct rebuild *b)
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
-	/* True: the state has an older version, because the record of a move is lost. */
+	/* True: the catalogue has this checkpoint already, in an older version, since the record of
+	 * its move is lost. The version that was found replaces it. */
 	bool replace = zns_state_find(st, f->id);
 	struct zns_limits lim = st->lim;
 	ZnsPb__Manifest *m = NULL;

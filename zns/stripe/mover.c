@@ -344,8 +344,9 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	/* The wrapped key is only in the log, which can be erased, and the broker has it there.
-	 * Units are moved encrypted. */
+	/* This copy goes to a data zone, which rm --secure does not erase, so it must not have the
+	 * wrapped key. The key stays in the log, where the broker keeps it. Units are moved
+	 * encrypted, so the key is not needed here. */
 	if (c->crypt) {
 		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
 		free(c->crypt->key_id.data);

@@ -6,7 +6,7 @@
 
 /* added to the reservations of a slow group so that it ranks behind all others */
 #define SLOW (1u << 24)
-#define BAD_DIE 2 /* if so many zones of one dump fail in a group, the whole die may be bad */
+#define BAD_DIE 2 /* if this many zones of one dump fail in a group, the whole die may be bad */
 
 /* Does the lease write a zone of this group now? Two lanes on one die would get half the rate
  * each. */

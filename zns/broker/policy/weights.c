@@ -102,8 +102,8 @@ static void add_cost(struct table *t, uint32_t group, double cost)
 	t->cost[t->nr_cost++] = cost;
 }
 
-/* Makes one item of @p from all costs that were added since @from. Pointers into the table are set
- * when it is complete. */
+/* Adds an item for @p: all costs from index @from on. Its pointers into res[] and cost[] are set by
+ * run(), since both arrays may still be reallocated. */
 static void add_item(struct table *t, struct party *p, uint32_t from)
 {
 	znsd_grow(t->item, t->nr_items, t->max_items);

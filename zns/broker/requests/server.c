@@ -291,7 +291,8 @@ static int time_out(struct znsd *d)
 	ms = least(ms, hot_idle(d));
 	ms = least(ms, sweeping_step(d));
 	now = zns_mono_ns();
-	/* Answers to waiters may have failed because their peers are dead. */
+	/* An answer to a waiter may have found its connection dead. Do not wait then: conns_sweep()
+	 * has to close that connection first. */
 	for (c = d->server->conns; c; c = c->next)
 		if (c->dead)
 			return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The keeper: holds trackers from one dump to the next, see keep.h. It has no device, no connection
- * to a broker, no memory of a task, and no capabilities. When it is killed, the kernel ends the
- * protection, and the next dump is a full one.
+ * The keeper holds the descriptors of trackers, which know what pages were written since the last
+ * dump, until the next dump takes them (keep.h). It has no device, no connection to a broker, no
+ * memory of a task, and no capabilities. If it is killed, the descriptors are closed, the kernel
+ * ends the write protection, and the next dump is a full one.
  */
 #include <errno.h>
 #include <fcntl.h>

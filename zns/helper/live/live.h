@@ -197,7 +197,10 @@ void live_maps_free(struct live_maps *m);
  * live_verify_none.c: does nothing; a test build compares the copies (test/controls/live/verify.c)
  */
 void live_verify_begin(struct live *l);
-/* notes data that were added to the last part */
+/*
+ * For the later comparison: hashes bytes that were just appended to the newest part, the one with
+ * the number nr_parts - 1.
+ */
 int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len);
 void live_verify_anew(struct live *l); /* forgets all parts: the dump begins again */
 int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,

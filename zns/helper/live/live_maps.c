@@ -91,7 +91,8 @@ void live_maps_free(struct live_maps *m)
 	*m = (struct live_maps){ 0 };
 }
 
-/* Finds the area with the same line, starting at *@at; lines are in order of addresses. */
+/* Returns the area of @m whose line in maps equals that of @a; NULL: none. Both lists are sorted by
+ * address, so the search goes on at *@at. */
 static const struct live_area *same_area(const struct live_maps *m, size_t *at,
 					 const struct live_area *a)
 {

@@ -157,7 +157,10 @@ static int fill_all(struct fill *f, struct zns_err *err)
 	return f->err.code ? f->err.code : ret;
 }
 
-/* Waits until the restorer blob asks for its pages, or dies. */
+/*
+ * The thread of one task: waits for the restorer blob's request, fills its pages and answers. If
+ * the blob has died, only frees @arg.
+ */
 static void *fill_run(void *arg)
 {
 	struct fill *f = arg;

@@ -14,7 +14,8 @@
 #define ZNS_BROKER_VERSION 1
 /* largest message; a larger one is refused before memory is allocated for it */
 #define ZNS_BROKER_MSG_MAX MIB(64)
-#define ZNS_BROKER_REQ_MAX MIB(8) /* largest request to znsd, with the same effect */
+/* largest request to znsd; a larger one is refused before memory is allocated for it */
+#define ZNS_BROKER_REQ_MAX MIB(8)
 
 /* milliseconds between two signs of life, and between two checks for them */
 #define ZNS_ALIVE_MS 500

@@ -77,7 +77,8 @@ struct zns_seg {
 	uint64_t off, len; /* range of the image in bytes; off is a multiple of unit */
 	uint32_t unit; /* stripe unit in bytes */
 	uint32_t nr; /* number of extents */
-	uint32_t slots; /* number of slots of one turn */
+	/* number of units in one turn, which repeats along the segment: the sum of the weights */
+	uint32_t slots;
 	uint16_t *turn; /* slot → extent */
 	uint16_t *rank; /* slot → how many earlier slots of the turn went to the same extent */
 	uint32_t *zone;

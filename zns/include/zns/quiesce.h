@@ -50,9 +50,9 @@ struct zns_quiesce_unit {
 	uint64_t addr; /* address of its first page */
 	uint64_t off, hash; /* off: offset in the zone; hash: XXH3-64 of the bytes on the device */
 	uint32_t zone;
-	/* one bit for each page; bit 0 is the first page. @mask: the unit on the device has the
-	 * current contents of the page, unless the process has the page in memory. @clean: the
-	 * process has the page in memory, with the same contents */
+	/* One bit for each page; bit 0 is the first. @mask: the unit on the device has the page; if
+	 * the process has it in memory, too, the memory counts. @clean: the process has the page in
+	 * memory, equal to the one on the device. */
 	uint16_t mask, clean;
 	uint8_t nonce[12], tag[16]; /* if encrypted: nonce and tag for decryption */
 	uint32_t pad;

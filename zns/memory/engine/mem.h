@@ -119,12 +119,13 @@ struct fault {
 		FAULT_LOAD,
 		FAULT_STRAY,
 		/* No thread waits for the following kinds, so they are handled after all others. */
-		FETCH, /* reads a unit of a chain or a stream into memory (ahead.c) */
-		FETCH_COPY, /* keeps a copy of the chain's last unit, which stays on its zone */
+		FETCH, /* reads a predicted unit into memory (policy/ahead.c) */
+		FETCH_COPY, /* keeps a copy of the predictor's last unit, which stays on its zone */
 		FETCH_STREAM, /* keeps a copy of the stream's last unit, which stays on its zone */
 		/* reads a unit of an area with guard pages into memory, even beyond the budget */
 		FETCH_GUARDED,
-		FETCH_RECORD, /* reads some units of the record; addr is not used (active.c) */
+		/* reads some units of the record; addr is not used (policy/active.c) */
+		FETCH_RECORD,
 	} kind;
 	uint64_t since_ns;
 };
@@ -153,7 +154,10 @@ struct ahead_depth {
 	unsigned int right, wrong;
 	unsigned int tries;
 };
-/* State of fetching ahead. The lock also protects the chains of all processes. */
+/*
+ * State of reading ahead (policy/ahead.c). @lock also protects the predictor (struct predict) of
+ * each process. `chain` is the depth of that predictor, `stream` that of streams.
+ */
 struct ahead {
 	pthread_mutex_t lock;
 	struct ahead_depth chain, stream;

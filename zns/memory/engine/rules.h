@@ -42,7 +42,10 @@ enum mem_rule {
 	 * memory that was there before
 	 */
 	RULE_ORDER = 29,
-	/* the same for the late event that the old addresses of a move were unmapped */
+	/*
+	 * units of memory that was moved to an address are not removed by the late event that the
+	 * old addresses of a move were unmapped
+	 */
 	RULE_OWED = 30,
 	/* memory that was moved after a fork is at its old addresses in the child */
 	RULE_FORK = 31,
@@ -85,7 +88,8 @@ enum mem_refused {
 #define REACHED_SMALL 25 /* a removal of less than a unit was read */
 #define REACHED_DROPPED 31 /* units were dropped, and the evictor has noticed it */
 #define REACHED_AREA 30 /* an area was checked, and will be registered next */
-#define REACHED_LENT 32 /* the process has /dev/userfaultfd for a moment */
+/* the stopped process was lent a descriptor of /dev/userfaultfd, and has not closed it yet */
+#define REACHED_LENT 32
 #define REACHED_READY 29 /* the kernel has a message about a process */
 #define REACHED_COPIED 60 /* cleaning has written copies */
 #define REACHED_MOVED 61 /* cleaning has changed the place of a unit */

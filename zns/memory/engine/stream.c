@@ -24,7 +24,7 @@ unsigned int stream_next(struct proc *p, uint32_t block, unsigned int max,
 {
 	unsigned int nr = 0;
 
-	/* stop at a unit that is in memory: another stream or chain has fetched it */
+	/* stop at a unit that is in memory: another stream or the predictor has fetched it */
 	while (nr < max && STATE(unit_at(p, (block + nr + 1) * UNIT)->word) == U_ZONE) {
 		next[nr] = block + nr + 1;
 		nr++;

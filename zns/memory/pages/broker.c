@@ -11,9 +11,9 @@
 
 /* ms between two reports; a dump may have to wait so long for zones of this context */
 #define REPORT_MS 1000u
-#define QUIET_MS 2000u /* ms, while nothing is read or written */
-#define WRITES_MS 200u /* ms, while there are writes */
-#define WRITES_NS 2000000000ull /* ns after a write for which that applies */
+#define QUIET_MS 2000u /* ms between two reports while nothing is read or written */
+#define WRITES_MS 200u /* ms between two reports while units are written */
+#define WRITES_NS 2000000000ull /* ns after a write during which WRITES_MS applies */
 #define AGAIN_NS 1000000000ull /* ns between two attempts to find a broker */
 #define RATE_NS 1000000000ull /* ns over which the write rate is measured */
 #define FREE_AT_ONCE 64u

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reads units before a thread needs them. After a fault, the next units of the process's chain
- * (predict.h) are read into its memory, or if the chain knows none, the units above in a stream
- * (stream.c). This is done after all faults, and while the process's own budget has room. The last
- * predicted unit is not put into the process: the pager keeps a copy (spare.c). A fault on it waits
- * for no device, continues the chain or stream, and shows that the prediction was right. The number
- * of units read ahead grows while 7 of 10 last units of chains are used, or half of those of
+ * Reads units before a thread needs them. After a fault, the units that the process's predictor
+ * (predict.h) expects next are read into its memory, or if it knows none, the units above in a
+ * stream (stream.c). This is done after all faults, and while the process's own budget has room.
+ * The last predicted unit is not put into the process: the pager keeps a copy (spare.c). A fault on
+ * it waits for no device, makes the next prediction, and shows that this one was right. The number
+ * of units read ahead grows while 7 of 10 last units of the predictor are used, or half of those of
  * streams (a stream ends at some point, so the units before the last one are used more often).
  */
 #include <string.h>
@@ -89,8 +89,8 @@ static unsigned int depth(struct ahead_depth *d)
 }
 
 /*
- * The last unit of a chain was used. So most likely the units before it were used too: they were in
- * memory and raised no fault.
+ * The last unit of a prediction was used. So most likely the units before it were used too: they
+ * were in memory and raised no fault.
  */
 static void chain_used(struct proc *p, uint32_t block)
 {
@@ -104,7 +104,7 @@ static void chain_used(struct proc *p, uint32_t block)
 		record_touch(p, before[n] * UNIT);
 }
 
-/* Gets the next units of the chain that are on zones. */
+/* Gets those of the units that are predicted next which are on zones. */
 static unsigned int chain_next(struct proc *p, uint32_t block, bool learn, bool fetches,
 			       uint32_t next[PREDICT_CHAIN])
 {

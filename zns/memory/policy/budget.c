@@ -15,11 +15,15 @@
 
 #define AGE_MIN_MS 100U
 #define HEAT_NS 1000000000ULL /* ns between two counts of all ages */
-#define HEAT_MIN_NS 50000000ULL /* ns, if the last count did not find enough old units */
-#define TICK_MS 10 /* ms between two turns while messages arrive and the budget is nearly used up */
-#define TICK_BUSY_MS 40 /* ms, while there are faults and the budget is not nearly used up */
-#define TICK_IDLE_MS 200 /* ms, while there are other messages */
-#define TICK_MAX_MS 2000 /* ms, while there are none */
+/* ns between two counts if the last one did not find enough old units */
+#define HEAT_MIN_NS 50000000ULL
+/* ms between two turns while the budget is nearly used up, and messages arrive or memory changes */
+#define TICK_MS 10
+/* ms between two turns while messages arrive and the budget is not nearly used up */
+#define TICK_BUSY_MS 40
+/* ms until the next turn after a first one without messages; doubled at each further quiet turn */
+#define TICK_IDLE_MS 200
+#define TICK_MAX_MS 2000 /* most ms between two turns */
 #define LOOK_MS 200 /* ms between two checks for new and ended processes */
 #define PAUSE_MS 1000 /* ms until the next try when the store had no room */
 /* ms until the next try when nothing could be evicted, and no messages arrive */

@@ -76,8 +76,8 @@ void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, 
 		uint64_t has = keeps(&line[i], end, brake);
 
 		/*
-		 * add a share of the bucket that does not fit as a whole, or of the bytes that
-		 * nobody needs
+		 * If a bucket does not fit as a whole, the rest is divided in proportion to what
+		 * the bucket would add to each; if all memory fits, evenly.
 		 */
 		share[i] = has +
 			   (end < HEAT_BUCKETS ?

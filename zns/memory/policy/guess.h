@@ -9,13 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GUESSES 4096U /* if there are more, the oldest counts as wrong */
+#define GUESSES 4096U /* if there are more open predictions, the oldest counts as wrong */
 
 struct guess {
 	/* born: number of the process (0: this prediction was right); block: its unit */
 	uint32_t born, block;
 	uint32_t at_ms;
-	bool stream; /* predicted by address order; otherwise by a chain */
+	bool stream; /* predicted by address order; otherwise by the predictor */
 };
 
 /* Set it to zeroes at the start. */

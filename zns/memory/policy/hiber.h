@@ -57,8 +57,8 @@ bool record_at(const struct zns_mem *m, uint32_t i, unsigned int *slot, uint64_t
  */
 bool record_leave_out(struct zns_mem *m, uint32_t i);
 /*
- * May a chain read this unit ahead? Not if it is left out as a sample. A unit that a chain reads is
- * no sample any more, and stays in the record.
+ * May a prediction read this unit ahead? Not if it is left out as a sample. A unit that was read so
+ * is no sample any more, and stays in the record.
  */
 bool record_allows(struct proc *p, uint64_t base);
 

@@ -254,8 +254,8 @@ struct heard {
 };
 
 /*
- * Does the child lack memory that the unit @u has on a zone, although none of the events explains
- * this?
+ * Called for each unit of the parent. Returns 1 if a page of the unit, which is on a zone, lies
+ * outside of the child's registered areas, and no event in h->msg has moved or removed it.
  */
 static int child_lacks_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {

@@ -3,8 +3,8 @@
 #define MEM_PREDICT_H
 /*
  * Predicts which unit is used after which: a first-order Markov chain over the faults of one
- * process, like class Chains in test/sim/cache.py. These functions only compute; the caller holds a
- * lock. A block is the number of a unit, less than 2^31.
+ * process, the predictor. It works like class Chains in test/sim/cache.py. These functions only
+ * compute; the caller holds a lock. A block is the number of a unit, less than 2^31.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The record: which units the last activations touched, in this order. A successor gets it. It is
- * read ahead by a wake, or when an idle context becomes active (active.c). A unit that was read
- * ahead raises no fault, so its use is not noticed. Therefore every sixteenth unit is left out as a
- * sample, another one each time, and removed from the record if no thread uses it. The samples also
- * show how reliable the record is: units that were touched in one activation are read ahead while 7
- * of 10 samples are used, units that were touched in several while half are. A successor assumes at
- * first that both are reliable.
+ * The record lists the units that the last activations touched, in order of first use. (An
+ * activation is a burst of use of an idle program, see memory-inside.md.) It is read ahead by a
+ * wake, or when an idle context becomes active (active.c). The next pager inherits it.
+ *
+ * A unit that was read ahead raises no fault, so its use is not noticed. Therefore one unit of 16,
+ * another one each time, is not read ahead. It is a sample: if no thread touches it, it leaves the
+ * record.
+ *
+ * The part of the samples that is touched shows how right the record is. Units of one activation
+ * are read ahead while it is at least 70 %, units of several while it is at least 50 %. The next
+ * pager assumes both at first.
  */
 #include <errno.h>
 #include <string.h>

@@ -23,9 +23,9 @@
  * another rate now */
 #define STEP 0.12
 #define GRAIN 1.5 /* in units: a smaller gain only comes from rounding to whole units */
-#define APART 6 /* between two changes each lane must write at least so many units … */
-/* … and all lanes together 1/64 of all units so far, so that the number of changes only grows with
- * the logarithm of the number of units */
+#define APART 6 /* between two changes of weights each lane must write at least this many units */
+/* between two changes of weights all lanes together must write 1/64 of all units so far, so that
+ * the number of changes only grows with the logarithm of the number of units */
 #define CHANGES 64
 /* weights are the smallest whole numbers that are in proportion to the rates, with an error of at
  * most this part */

@@ -11,9 +11,10 @@
 #include "probe_priv.h"
 
 #define BASES 4u /* number of dies that are compared with all others, to find the classes */
-#define OTHERS 64u /* most of these others */
+#define OTHERS 64u /* most dies with which each of these BASES dies is compared */
 #define UNEQUAL 0.1 /* two dies are not equally fast if their times alone differ by this part */
-#define APART 0.03 /* the same for the dies of one channel, compared with all other dies */
+/* the dies of one channel differ from all others if their times alone differ by this part */
+#define APART 0.03
 #define ALL_PAIRS 128u /* up to this number of dies, all pairs are tried */
 #define PAIRS (BASES * OTHERS)
 #define FIRST 6u /* first samples of a pair */
@@ -276,7 +277,8 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 			return ret;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
-		/* a pair that is much slower than the slow class was disturbed */
+		/* The class is clear: stop. But a pair far above the slow class was disturbed, so
+		 * take more samples of it. */
 		if (z > 4 && (!*yes || (n >= CONFIRM && ratio < p->border + 2 * width)))
 			break;
 		z = zns_min(z, 2.0);

@@ -31,7 +31,7 @@
 #define ALONE_TRIES 3u
 #define QUIET 0.3 /* part of a unit's program time: a read that waits longer waits for a write */
 #define SETS_LEAST 4u /* on average, each group takes part in this many sets of several groups */
-/* Least number of such sets if the device is slower than its groups together. */
+/* Least number of sets of several groups if the device is slower than its groups together. */
 #define CEILING_SETS 40u
 #define READ_SETS 3u
 #define READ_BESIDE 6u /* zones that are written during a read */

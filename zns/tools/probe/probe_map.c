@@ -14,7 +14,8 @@
 #define SETS 64u /* number of sets of several groups that the default budget covers */
 /* if fewer zones than this may be active, sets are small, and more of them are needed */
 #define FEW_ACTIVE 16u
-#define SETS_OF_FEW 256u /* the number of such sets in that case */
+/* sets that the default budget covers in addition if fewer than FEW_ACTIVE zones may be active */
+#define SETS_OF_FEW 256u
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 {

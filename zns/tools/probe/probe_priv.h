@@ -168,7 +168,7 @@ int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *
 /* stat.c */
 /* Share of zones that may be wrong: half of the share of wrong pairs that must be found. */
 #define PROBE_WRONG_ZONES 0.005
-#define PROBE_PASS 0.001 /* probability that a map with so many wrong zones passes the test */
+#define PROBE_PASS 0.001 /* probability that a map with PROBE_WRONG_ZONES passes the test */
 double probe_median(double *v, uint32_t n); /* sorts @v */
 double probe_quartile(double *v, uint32_t n); /* the lower quartile; sorts @v */
 /* With 95 % certainty at least this share is right, if @wrong of @n trials were not. */
@@ -189,7 +189,7 @@ void probe_write_race(struct probe *p, struct zns_race *r, const uint32_t *zones
 		      uint32_t count, uint64_t *done_ns);
 /* used by write_set.c */
 #define PROBE_SET_UNITS 8u /* most units of each zone in a set; see set_units */
-#define PROBE_LONG_UNITS 16u /* the same for a long set */
+#define PROBE_LONG_UNITS 16u /* most units of each zone in a long set */
 #define PROBE_RATE_UNITS 64u /* units of a zone behind the rate of its group */
 /* The time of a set divided by that of one of its zones alone. */
 #define PROBE_APART 1.3 /* up to this ratio no zone waits for another one */
@@ -286,7 +286,7 @@ int probe_place_unknown(struct probe *p, struct probe_index *x, struct zns_err *
  */
 int probe_predict(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err);
-/* the same, with only sets of several groups, and reads during writes */
+/* predict.c: tries only sets of several groups, and reads during writes */
 int probe_predict_apart(struct probe *p, struct zns_probe_drift *out, struct zns_err *err);
 
 /*

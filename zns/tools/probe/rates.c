@@ -16,9 +16,9 @@
 #define EACH_LEAST 8u /* fewest units that are written to each of several zones */
 #define EACH_MOST 12u
 #define ONE_DOMAIN 1.3 /* multiple of the rate of one zone: below it all zones are one domain */
-#define SHARE 0.3 /* share of the budget for these rounds */
+#define SHARE 0.3 /* share of the budget for the rounds that look for one domain */
 #define FAST 1.06 /* multiple of the sum of rates: above it, zones alone are measured again */
-#define MORE 6u /* how often they are measured again */
+#define MORE 6u /* how often zones alone are measured again */
 #define TOO_MUCH 1.15 /* multiple of the sum of rates that no drive reaches */
 #define BUFFERS 4u /* units that a zone's own buffer may hold */
 #define CACHED 1.5 /* multiple of the medium's rate: above it, a cache has accepted the data */

@@ -13,7 +13,8 @@
 #define PIVOTS 64u /* most dies into which one group is split */
 #define PAIRS 10u /* number of pairs of a group that are tried to see whether it is one die */
 #define TOGETHER 8u /* after this many new pivots, all pivots are written together */
-#define TOGETHER_MOST 3.0 /* ratio to the time alone: above it, they wait for each other */
+/* pivots that take more than this multiple of their time alone wait for each other */
+#define TOGETHER_MOST 3.0
 
 /* Do two zones share a die? @alone: the time alone of the slower one. */
 static int share(struct probe *p, uint32_t a, uint32_t b, double alone, bool *yes,

@@ -22,7 +22,8 @@
 #define SPREAD_SETS 8u
 /* multiple of one zone's rate: zones that reach less together when written may do so when read */
 #define SPREAD_SCALING 1.6
-#define PACE_LOW 0.75 /* a die whose pace is between these two counts as usual */
+/* a die whose pace is between PACE_LOW and PACE_HIGH counts as usual */
+#define PACE_LOW 0.75
 #define PACE_HIGH 1.35
 #define PACE_SAMPLES 9u
 /*
@@ -340,7 +341,8 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= judge(usual(p, zone), after[i]) != QUICK;
 		}
-		/* so many cannot share the die, so they wait for each other: try fewer at once */
+		/* More than two always waited, but at most one can be on the die of @zone. So they
+		 * waited for each other: try fewer at once. */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;

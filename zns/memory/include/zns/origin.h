@@ -31,8 +31,9 @@ int zns_origin_look(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint
 int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[ZNS_UUID_LEN],
 		   int lock, struct zns_origin **out, struct zns_err *err);
 /*
- * For a successor. @fd: a descriptor from zns_origin_fd(), which the caller still owns. All counts
- * begin at 0. As in zns_origin_new(), an encrypted checkpoint needs the master key.
+ * For the pager that takes over from a dead one. @fd: a descriptor from zns_origin_fd(), which the
+ * caller keeps. The caller counts all units anew: each count begins at 0. As in zns_origin_new(),
+ * an encrypted checkpoint needs the master key.
  */
 int zns_origin_take(int fd, struct zns_origin **out, struct zns_err *err);
 int zns_origin_fd(const struct zns_origin *o);
