@@ -113,11 +113,14 @@ static int walk(const struct tree *t, char *path, bool roots, int *out, struct z
 		int next = zns_open_subdir(at, name);
 
 		if (next < 0)
-			return zns_fail_sys(err, next, "the process's cgroup cannot be opened");
+			return zns_fail_sys(err, next,
+					    "cannot open cgroup %s of the dumped process", name);
 		close(at);
 		at = next;
 		if (fstat(at, &st))
-			return zns_fail_sys(err, -errno, "cannot look at the process's cgroup");
+			return zns_fail_sys(err, -errno,
+					    "cannot check who owns cgroup %s of the dumped process",
+					    name);
 		if (st.st_dev != top.st_dev)
 			return zns_fail(
 				err, -EXDEV,

@@ -25,12 +25,13 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	int ret = zns_find_program("znsd", prog, sizeof(prog));
 
 	if (ret)
-		return zns_fail(err, ret,
-				"znsd, the broker's program, is not installed beside this one");
+		return zns_fail(
+			err, ret,
+			"the broker znsd is not installed beside this program nor in ../libexec/zns-criu: install package zns-criu or run make");
 	zns_uuid_format(dev->uuid, id);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", ZNS_READY_FD);
 	ret = zns_broker_path(dev->uuid, "log", log, sizeof(log));
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name a log file in %s", zns_run_dir());
 	return zns_daemon_start(&d, err);
 }

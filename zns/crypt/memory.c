@@ -153,7 +153,8 @@ int zns_memory_key_take(int fd, const uint8_t context[ZNS_UUID_LEN], struct zns_
 		return err && err->code ? err->code : -ENOMEM;
 	k->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (k->fd < 0)
-		ret = zns_fail_sys(err, -errno, "a memory context's key");
+		ret = zns_fail_sys(err, -errno,
+				   "cannot duplicate the descriptor of a memory context's key");
 	else if (fstat(k->fd, &st) || !S_ISREG(st.st_mode) || st.st_size != LEN)
 		ret = not_a_key(err);
 	if (!ret)
@@ -211,7 +212,8 @@ int zns_memory_seal(struct zns_memory_key *k, uint8_t nonce[ZNS_MEMORY_NONCE], u
 		nonce[4 + i] = (uint8_t)(nr >> 8 * i);
 	a = unit_aead(k, nonce);
 	return aead_seal(&a, k->cipher, buf, len, tag) ?
-		       zns_fail(err, -EIO, "libcrypto cannot encrypt memory") :
+		       zns_fail(err, -EIO,
+				"libcrypto cannot encrypt memory: check OpenSSL's configuration") :
 		       0;
 }
 

@@ -72,7 +72,7 @@ int block_check_descriptors(const char *spec, struct zns_err *err)
 	if (fd >= ZBD_TABLE - ZBD_MARGIN)
 		return zns_fail(
 			err, -EMFILE,
-			"%s: a descriptor below %d is needed, the lowest free one is %d: close some",
+			"%s: libzbd needs a descriptor below %d, and the lowest free one is %d: start this process with fewer inherited descriptors",
 			spec, ZBD_TABLE - ZBD_MARGIN, fd);
 	return 0;
 }

@@ -72,7 +72,7 @@ int call_parse(int argc, char **argv, struct call *c, struct zns_err *err)
 	bool ours;
 
 	if (n <= 0)
-		return zns_fail_sys(err, (int)n, "/proc/self/exe");
+		return zns_fail_sys(err, (int)n, "cannot read /proc/self/exe");
 	*strrchr(c->libexec, '/') = 0;
 	c->argv = calloc(argc + 2, sizeof(char *));
 	if (!c->argv)
@@ -264,12 +264,15 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 
 	if (c->runc) {
 		if (access(c->runc, X_OK))
-			return zns_fail_sys(err, -errno, "runc is not at %s", c->runc);
+			return zns_fail_sys(
+				err, -errno,
+				"cannot run %s, the runc that --zns-runc names (in Docker: daemon.json's runtimeArgs)",
+				c->runc);
 		snprintf(out, len, "%s", c->runc);
 		return 0;
 	}
 	if (stat("/proc/self/exe", &me))
-		return zns_fail_sys(err, -errno, "/proc/self/exe");
+		return zns_fail_sys(err, -errno, "cannot read the attributes of /proc/self/exe");
 	for (p = path && *path ? path : "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"; *p;
 	     p = *end ? end + 1 : end) {
 		end = p + strcspn(p, ":");

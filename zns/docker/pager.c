@@ -50,7 +50,9 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 		return ret;
 	ret = zns_find_program("zns-mem", prog, sizeof(prog));
 	if (ret)
-		return zns_fail(err, ret, "zns-mem, the pager, is not installed beside this one");
+		return zns_fail(
+			err, ret,
+			"the pager zns-mem is not installed beside this program nor in ../libexec/zns-criu: install package zns-criu or run make");
 	snprintf(pid, sizeof(pid), "%d", (int)p->pid);
 	snprintf(dram, sizeof(dram), "%llu", (unsigned long long)p->dram);
 	snprintf(idle, sizeof(idle), "%llu", (unsigned long long)p->idle_s);

@@ -35,7 +35,7 @@ int zns_check_name(const char *what, const char *name, int code, struct zns_err 
 
 int zns_check_file_name(const char *name, int code, struct zns_err *err)
 {
-	if (zns_check_name("file name", name, code, err))
+	if (zns_check_name("a file's name", name, code, err))
 		return code;
 	if (strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
 		return zns_fail(err, code, "\"%s\" is not a plain file name", name);
@@ -172,7 +172,7 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 	int ret;
 
 	if (check_id("checkpoint id", &c->id, code, err) ||
-	    zns_check_name("container", c->container, code, err) ||
+	    zns_check_name("the container's name", c->container, code, err) ||
 	    (c->has_parent && check_id("parent id", &c->parent, code, err)))
 		return code;
 	if (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN))
@@ -196,7 +196,7 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code,
 			  struct zns_err *err)
 {
-	if (zns_check_name("container", r->container, code, err))
+	if (zns_check_name("the container's name", r->container, code, err))
 		return code;
 	return check_groups(r->groups, r->n_groups, l, code, err);
 }
@@ -227,7 +227,7 @@ static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_e
 int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code,
 		      struct zns_err *err)
 {
-	if (zns_check_name("source of the profile", p->source, code, err))
+	if (zns_check_name("the source of the profile", p->source, code, err))
 		return code;
 	if (p->n_zone_group != l->nr_zones && !(l->resizable && code == -EBADMSG))
 		return zns_fail(err, code, "the profile covers %zu zones, the device has %u",
@@ -252,7 +252,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err)
 {
-	return zns_check_name("container", r->container, code, err);
+	return zns_check_name("the container's name", r->container, code, err);
 }
 
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
@@ -277,10 +277,10 @@ int zns_check_first(const ZnsPb__FirstPages *f, int code, struct zns_err *err)
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err)
 {
 	if (check_id("checkpoint id", &t->id, code, err) ||
-	    zns_check_name("remover", t->by, code, err) ||
+	    zns_check_name("the remover's name", t->by, code, err) ||
 	    check_time("the time of the removal", t->deleted_ns, code, err))
 		return code;
-	return t->container ? zns_check_name("container", t->container, code, err) : 0;
+	return t->container ? zns_check_name("the container's name", t->container, code, err) : 0;
 }
 
 int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err)

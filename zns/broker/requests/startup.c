@@ -26,9 +26,9 @@ static int open_lock(const struct znsd *d, const char *suffix, struct zns_err *e
 
 	ret = zns_broker_path(d->reg.uuid, suffix, path, sizeof(path));
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name a lock file in %s", zns_run_dir());
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd >= 0 ? fd : zns_fail_sys(err, -errno, "%s", path);
+	return fd >= 0 ? fd : zns_fail_sys(err, -errno, "cannot open %s", path);
 }
 
 static bool somebody_listens(const struct znsd *d)
@@ -53,7 +53,7 @@ static int take_broker_lock(struct znsd *d, struct zns_err *err)
 	if (ret == -EBUSY)
 		return zns_fail(err, ret, "a broker for %s runs already (PID %d)", d->reg.path,
 				zns_flock_holder(d->server->lock_fd));
-	return ret ? zns_fail_sys(err, ret, "lock for %s", d->reg.path) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot lock the store on %s", d->reg.path) : 0;
 }
 
 static int open_device(struct znsd *d, struct zns_err *err)
@@ -111,10 +111,23 @@ static int wait_for_writers(struct znsd *d, struct zns_err *err)
 	if (fd < 0)
 		return fd;
 	ret = zns_flock_wait(fd, WRITERS_MS);
-	if (ret == -EBUSY)
-		return zns_fail(err, ret, "%s: a dump of an earlier broker still writes (PID %d)",
-				d->reg.path, zns_flock_holder(fd));
-	return ret ? zns_fail_sys(err, ret, "writers' lock for %s", d->reg.path) : 0;
+	if (ret == -EBUSY) {
+		int pid = zns_flock_holder(fd);
+
+		if (pid)
+			return zns_fail(
+				err, ret,
+				"%s: a dump of an earlier broker still writes (PID %d) after %d s: try again when it has ended, or end it",
+				d->reg.path, pid, WRITERS_MS / 1000);
+		return zns_fail(
+			err, ret,
+			"%s: a dump of an earlier broker still writes after %d s: try again when it has ended",
+			d->reg.path, WRITERS_MS / 1000);
+	}
+	return ret ? zns_fail_sys(err, ret,
+				  "cannot wait for the writers of an earlier broker for %s",
+				  d->reg.path) :
+		     0;
 }
 
 /* Drops reservations of dumps that were never committed. */
@@ -160,7 +173,8 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	/* A daemon must not keep the directory busy in which it was started, so names are absolute
 	 * from here on. */
 	if (!ret && (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
-		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
+		ret = zns_fail_sys(err, -errno, "cannot change to runtime directory %s",
+				   zns_run_dir());
 	if (ret)
 		return ret;
 	if (zns_broker_path(d->reg.uuid, "sock", d->server->sock_path,

@@ -73,7 +73,9 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	if (r->dump && r->dump->checkpoint.len == ZNS_UUID_LEN)
 		memcpy(ticket, r->dump->checkpoint.data, ZNS_UUID_LEN);
 	else
-		ret = zns_fail(err, -EPROTO, "the broker granted nothing");
+		ret = zns_fail(
+			err, -EPROTO,
+			"the broker's answer has no checkpoint id: znsctl and znsd are probably of different builds");
 	return ret;
 }
 
@@ -114,9 +116,11 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 			"--runtime zns",
 			t->c.name, t->runtime ? t->runtime : "(unknown)");
 	if (!docker_good_name(ask->name))
-		return zns_fail(err, -EINVAL,
-				"\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -",
-				ask->name);
+		return zns_fail(
+			err, -EINVAL,
+			"\"%.60s\" cannot be a checkpoint's name: give 2 to %d letters, digits, "
+			"_ . or -, a letter or digit first",
+			ask->name, (int)DOCKER_NAME_MAX);
 	ret = docker_settings_read(&t->c, &s, err);
 	if (ret)
 		return ret;

@@ -253,7 +253,9 @@ static int fetch(struct helper *h, struct packet *p, struct zns_err *err)
 					 NULL;
 
 	return img ? lazy_fetch(h, p, img, restore_flat(h, img), err) :
-		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
+		     zns_fail(
+			     err, -EPROTO,
+			     "criu asked for an image that it never opened: if criu and zns-helper are of the same build, report this with criu's log");
 }
 
 static int fill(struct helper *h, struct packet *p, struct zns_err *err)
@@ -263,7 +265,9 @@ static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 					 NULL;
 
 	return img ? fill_start(h, p, img, restore_flat(h, img), err) :
-		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
+		     zns_fail(
+			     err, -EPROTO,
+			     "criu asked for an image that it never opened: if criu and zns-helper are of the same build, report this with criu's log");
 }
 
 /*

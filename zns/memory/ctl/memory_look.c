@@ -36,7 +36,7 @@ int memory_look_take(struct memory_look *l, struct zns_err *err)
 	memory_names_free(names, nr);
 	if (ret)
 		memory_look_free(l);
-	return ret ? zns_fail_sys(err, ret, "a look at memory contexts") : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot collect the status of memory contexts") : 0;
 }
 
 uint64_t memory_units_read(const ZnsPb__MemoryStatus *s)

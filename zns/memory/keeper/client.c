@@ -30,7 +30,7 @@ static int gone(struct zns_err *err, int ret)
 {
 	if (ret == -EPIPE || ret == -ECONNRESET || ret == 0)
 		return zns_fail(err, -EPIPE, "the keeper of memory contexts is gone");
-	return zns_fail_sys(err, ret, "the keeper of memory contexts");
+	return zns_fail_sys(err, ret, "cannot talk to the keeper of memory contexts");
 }
 
 /*
@@ -159,16 +159,21 @@ static int reach(pid_t *pid, struct zns_err *err)
 	if (sk >= 0)
 		return sk;
 	if (!nobody(sk))
-		return zns_fail_sys(err, sk, "the keeper of memory contexts in %s", zns_run_dir());
+		return zns_fail_sys(err, sk,
+				    "cannot connect to the keeper of memory contexts in %s",
+				    zns_run_dir());
 	lock = openat(dir, MK_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
-		return zns_fail_sys(err, -errno, "%s/" MK_DIR "/" MK_LOCK, zns_run_dir());
+		return zns_fail_sys(err, -errno, "cannot open %s/" MK_DIR "/" MK_LOCK,
+				    zns_run_dir());
 	ret = zns_flock_wait(lock, LOCK_MS);
 	if (ret)
 		return zns_fail_sys(err, ret, "somebody has been starting " PROGRAM);
 	sk = dial(dir, pid); /* the process that had the lock before may have started a keeper */
 	if (!nobody(sk))
-		return sk < 0 ? zns_fail_sys(err, sk, "the keeper of memory contexts") : sk;
+		return sk < 0 ? zns_fail_sys(err, sk,
+					     "cannot connect to the keeper of memory contexts") :
+				sk;
 	ret = start(err);
 	if (ret)
 		return ret;
@@ -224,7 +229,7 @@ int zns_memkeep_open(const char *name, struct zns_memkeep **out, struct zns_err 
 		return ret;
 	k = new_one(name);
 	if (!k)
-		return zns_fail_sys(err, -ENOMEM, "a keeper's connection");
+		return zns_fail(err, -ENOMEM, "no memory for a keeper's connection");
 	ret = begin(k, false, err);
 	if (ret) {
 		zns_memkeep_leave(k);
@@ -241,8 +246,10 @@ int zns_memkeep_hand(struct zns_memkeep *k, const void *data, size_t len, const 
 	int ret;
 
 	if (len > ZNS_MEMKEEP_DATA_MAX || nr > ZNS_MEMKEEP_FDS_MAX)
-		return zns_fail(err, -E2BIG, "a keeper holds at most %u descriptors and %u bytes",
-				ZNS_MEMKEEP_FDS_MAX, ZNS_MEMKEEP_DATA_MAX);
+		return zns_fail(
+			err, -E2BIG,
+			"the memory context has %u descriptors and %zu bytes to keep, a keeper holds at most %u and %u",
+			nr, len, ZNS_MEMKEEP_FDS_MAX, ZNS_MEMKEEP_DATA_MAX);
 	pthread_mutex_lock(&k->lock);
 	ret = k->sk < 0 ? -EPIPE : mk_send_set(k->sk, data, len, fds, nr);
 	ret = ret ? gone(err, ret) : acked(k->sk, k->name, err);
@@ -348,7 +355,8 @@ int zns_memkeep_take(int fd, struct zns_memkeep **out, struct zns_memkeep_set *s
 	if (ret) {
 		mk_set_free(&s);
 		close(fd);
-		return zns_fail_sys(err, ret, "what the keeper has of this context");
+		return zns_fail_sys(err, ret,
+				    "cannot take over what the keeper has of this context");
 	}
 	(*out)->sk = fd;
 	(*out)->pid = c.pid;

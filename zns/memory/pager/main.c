@@ -211,7 +211,8 @@ static void serve(struct pager *p)
 			terminated = 0;
 			p->end = !zns_mem_detach(p->m, &err);
 			if (!p->end)
-				fprintf(stderr, "%s: %s\n", p->name, err.msg);
+				fprintf(stderr, "%s: cannot detach, so the pager stays: %s\n",
+					p->name, err.msg);
 		}
 	}
 }

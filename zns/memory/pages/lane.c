@@ -136,8 +136,9 @@ void lane_write(struct lane *l)
 	while (!ret && l->done < l->n) {
 		ret = pages_step(ps, STEP_NS, &l->err);
 		if (!ret && l->busy)
-			ret = zns_fail(&l->err, -EAGAIN,
-				       "dumps or restores work on all dies of this context");
+			ret = zns_fail(
+				&l->err, -EAGAIN,
+				"dumps or restores use all dies that this memory context writes to: wait until they have ended");
 		if (!ret && ps->give_way)
 			ret = zns_fail(&l->err, -EAGAIN,
 				       "dumps or other contexts wait for zones of %s",

@@ -120,7 +120,7 @@ int zns_origin_new(const uint8_t device[ZNS_UUID_LEN], const uint8_t checkpoint[
 		 */
 		ret = zns_context_set_origin(lock, checkpoint);
 		if (ret)
-			zns_fail_sys(err, ret, "the context's lock file");
+			zns_fail_sys(err, ret, "cannot write the context's lock file");
 	}
 	if (!ret)
 		ret = open_checkpoint(o, err);
@@ -261,7 +261,8 @@ int zns_origin_get(struct zns_origin *o, uint64_t place, void *buf, struct zns_e
 	memset(buf, 0, ZNS_PAGES_UNIT);
 	pthread_rwlock_rdlock(&o->reading);
 	if (!ret && !o->chain)
-		ret = zns_fail(err, -ENOENT, "the checkpoint was not needed any more");
+		ret = zns_fail(err, -ENOENT,
+			       "this context has closed its checkpoint: no unit is left in it");
 	for (uint32_t i = 0; i < nr && !ret; i++)
 		ret = read_record(o, &r[i], buf, err);
 	pthread_rwlock_unlock(&o->reading);

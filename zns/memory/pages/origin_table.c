@@ -134,8 +134,9 @@ int origin_table_add(struct origin_table *t, uint32_t image, uint64_t size,
 	if (ret) {
 		t->head->nr = had;
 		free(m.u);
-		return ret == -EPROTO ? zns_fail(err, ret, "an impossible list of pages to come") :
-					zns_fail_sys(err, ret, "a list of pages to come");
+		return ret == -EPROTO ?
+			       zns_fail(err, ret, "an impossible list of pages to come") :
+			       zns_fail_sys(err, ret, "cannot add a list of pages to come");
 	}
 	*out = m.u;
 	*nr_out = m.nr;

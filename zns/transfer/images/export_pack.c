@@ -78,7 +78,7 @@ int export_to_archive(struct export *x, struct zns_err *err)
 	if (!faccessat(dir, base, F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EEXIST, "%s exists: name another file", x->target);
 	if (snprintf(part, sizeof(part), "%s.part", base) >= (int)sizeof(part))
-		return zns_fail_sys(err, -ENAMETOOLONG, "%s", x->target);
+		return zns_fail_sys(err, -ENAMETOOLONG, "cannot name %s.part", x->target);
 	fd = zns_make_file(dir, part);
 	if (fd == -EEXIST)
 		return zns_fail(
@@ -89,14 +89,15 @@ int export_to_archive(struct export *x, struct zns_err *err)
 		return zns_fail_sys(err, fd, "cannot make %s.part", x->target);
 	ret = write_archive(x, fd, err);
 	if (!ret && fsync(fd))
-		ret = zns_fail_sys(err, -errno, "%s", x->target);
+		ret = zns_fail_sys(err, -errno, "cannot sync %s.part", x->target);
 	if (!ret && (ret = zns_rename_new(dir, part, base)))
-		zns_fail_sys(err, ret, "%s", x->target);
+		zns_fail_sys(err, ret, "cannot rename %s.part", x->target);
 	if (ret) {
 		unlinkat(dir, part, 0);
 	} else if ((ret = zns_sync_dir(dir))) {
 		unlinkat(dir, base, 0);
-		zns_fail_sys(err, ret, "%s", x->target);
+		zns_fail_sys(err, ret, "cannot sync the directory of %s, which was removed again",
+			     x->target);
 	}
 	return ret;
 }
