@@ -59,17 +59,18 @@ int zns_context_create(const struct zns_context *c, uint32_t nr_zones, int *fd_o
 		return ret;
 	ret = zns_context_path(c->device, c->id, path, sizeof(path));
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name the context's file in %s",
+				    zns_run_dir());
 	snprintf(made, sizeof(made), "%s.new", path);
 	fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", made);
+		return zns_fail_sys(err, -errno, "cannot make %s", made);
 	ret = fill(fd, c, nr_zones);
 	if (!ret && rename(made, path) < 0)
 		ret = -errno;
 	if (ret) {
 		unlink(made);
-		return zns_fail_sys(err, ret, "%s", path);
+		return zns_fail_sys(err, ret, "cannot write %s", path);
 	}
 	*fd_out = zns_take_fd(&fd);
 	return 0;
@@ -81,7 +82,8 @@ int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct 
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return zns_fail_sys(err, -errno, "a memory context's lock file");
+		return zns_fail_sys(err, -errno,
+				    "cannot read the attributes of a memory context's lock file");
 	if (!S_ISREG(st.st_mode) || (st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
 		return zns_fail(err, -EPERM,
 				"a memory context's lock file: others could have written it");
@@ -106,12 +108,13 @@ int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UU
 	int ret = zns_context_path(device, id, path, sizeof(path));
 
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name the context's file in %s",
+				    zns_run_dir());
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 && errno == ENOENT)
 		return zns_fail(err, -ESTALE, "this memory context has ended");
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	ret = zns_context_read(fd, nr_zones, out, err);
 	if (ret)
 		return zns_wrap(err, "%s", path);

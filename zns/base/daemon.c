@@ -102,7 +102,7 @@ static int wait_ready(const struct zns_daemon *d, int fd, struct zns_err *err)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return zns_fail_sys(err, -errno, "reading from %s", d->name);
+			return zns_fail_sys(err, -errno, "cannot read from %s", d->name);
 		len += n;
 		buf[len] = 0;
 		if (n && !strchr(buf, '\n') && len < sizeof(buf) - 1)
@@ -128,12 +128,12 @@ int zns_daemon_start(const struct zns_daemon *d, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory to start %s", d->name);
 	log = open(d->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (log < 0)
-		return zns_fail_sys(err, -errno, "%s", d->log);
+		return zns_fail_sys(err, -errno, "cannot open %s", d->log);
 	if (!fstat(log, &st) && st.st_size > (off_t)LOG_MAX && ftruncate(log, 0) < 0)
-		return zns_fail_sys(err, -errno, "%s", d->log);
+		return zns_fail_sys(err, -errno, "cannot empty %s", d->log);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0)
-		return zns_fail_sys(err, -errno, "/dev/null");
+		return zns_fail_sys(err, -errno, "cannot open /dev/null");
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return zns_fail_sys(err, -errno, "cannot make a pipe");
 	rd = p[0];

@@ -42,7 +42,8 @@ int zns_json_read(const char *path, struct json_object **out, struct zns_err *er
 	int ret = zns_read_file(AT_FDCWD, path, ZNS_JSON_MAX, &text, &len);
 
 	*out = NULL;
-	return ret ? zns_fail_sys(err, ret, "%s", path) : zns_json_parse(path, text, len, out, err);
+	return ret ? zns_fail_sys(err, ret, "cannot read %s", path) :
+		     zns_json_parse(path, text, len, out, err);
 }
 
 struct json_object *zns_json_get(struct json_object *o, const char *key)

@@ -105,7 +105,7 @@ int zns_run_subdir(const char *sub, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	if (!fstat(fd, &st) && st.st_uid == geteuid() && !(st.st_mode & 077))
 		return fd;
 	close(fd);

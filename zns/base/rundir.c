@@ -29,7 +29,8 @@ int zns_broker_run_dir(struct zns_err *err)
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return zns_fail_sys(err, -errno, "cannot make the runtime directory %s", dir);
 	if (stat(dir, &st) < 0)
-		return zns_fail_sys(err, -errno, "runtime directory %s", dir);
+		return zns_fail_sys(err, -errno,
+				    "cannot read the attributes of runtime directory %s", dir);
 	if (!S_ISDIR(st.st_mode))
 		return zns_fail(
 			err, -ENOTDIR,
@@ -69,7 +70,7 @@ int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix,
 	int fd, ret = zns_broker_path(uuid, suffix, path, sizeof(path));
 
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name a lock file in %s", zns_run_dir());
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot lock %s", path);

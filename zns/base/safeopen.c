@@ -141,18 +141,18 @@ static int step_through(struct walk *w, int fd, const char *name, const struct s
 			"%s is a link of user %u's, which is not followed: name the directory itself",
 			name, (unsigned)st->st_uid);
 	if (++w->links > LINKS_MAX)
-		return zns_fail_sys(err, -ELOOP, "%s", name);
+		return zns_fail_sys(err, -ELOOP, "cannot follow link %s", name);
 	n = zns_read_link(fd, "", to, sizeof(to));
 	if (n <= 0)
-		return zns_fail_sys(err, n ? (int)n : -ENOENT, "%s", name);
+		return zns_fail_sys(err, n ? (int)n : -ENOENT, "cannot read link %s", name);
 	if ((size_t)snprintf(all, sizeof(all), "%s/%s", to, w->rest) >= sizeof(all))
-		return zns_fail_sys(err, -ENAMETOOLONG, "%s", name);
+		return zns_fail_sys(err, -ENAMETOOLONG, "cannot follow link %s", name);
 	strcpy(w->rest, all);
 	if (*to != '/')
 		return 0;
 	fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "/");
+		return zns_fail_sys(err, -errno, "cannot open /");
 	close(w->at);
 	w->at = fd;
 	return 0;
@@ -172,7 +172,7 @@ static int step(struct walk *w, const char *name, struct zns_err *err)
 		return step_through(w, fd, name, &st, err);
 	else
 		ret = step_into(w, name); /* fails if the component has become a link meanwhile */
-	return ret ? zns_fail_sys(err, ret, "%s", name) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot open %s", name) : 0;
 }
 
 static int walk_to(const char *path, struct zns_err *err)
@@ -181,15 +181,15 @@ static int walk_to(const char *path, struct zns_err *err)
 	int ret = 0, fd;
 
 	if (w.at < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	if ((size_t)snprintf(w.rest, sizeof(w.rest), "%s", path) >= sizeof(w.rest))
-		ret = zns_fail_sys(err, -ENAMETOOLONG, "%s", path);
+		ret = zns_fail_sys(err, -ENAMETOOLONG, "cannot open %s", path);
 	while (!ret && w.rest[0]) {
 		char name[ZNS_BASE_MAX];
 		size_t slashes = strspn(w.rest, "/"), len = strcspn(w.rest + slashes, "/");
 
 		if (len >= sizeof(name)) {
-			ret = zns_fail_sys(err, -ENAMETOOLONG, "%s", path);
+			ret = zns_fail_sys(err, -ENAMETOOLONG, "cannot open %s", path);
 			break;
 		}
 		memcpy(name, w.rest + slashes, len);
@@ -200,7 +200,7 @@ static int walk_to(const char *path, struct zns_err *err)
 	}
 	fd = ret ? -1 : openat(w.at, ".", DIR_FLAGS);
 	if (!ret && fd < 0)
-		ret = zns_fail_sys(err, -errno, "%s", path);
+		ret = zns_fail_sys(err, -errno, "cannot open %s", path);
 	close(w.at);
 	return ret ? ret : fd;
 }
@@ -211,12 +211,12 @@ int zns_open_dir(const char *path, struct zns_err *err)
 	int fd;
 
 	if (!*path || strlen(path) >= PATH_MAX)
-		return zns_fail_sys(err, *path ? -ENAMETOOLONG : -ENOENT, "%s", path);
+		return zns_fail_sys(err, *path ? -ENAMETOOLONG : -ENOENT, "cannot open %s", path);
 	fd = try_openat2(AT_FDCWD, path, DIR_FLAGS, RESOLVE_NO_SYMLINKS);
 	if (fd >= 0)
 		return fd;
 	if (fd != -ENOSYS && fd != -ELOOP)
-		return zns_fail_sys(err, fd, "%s", path);
+		return zns_fail_sys(err, fd, "cannot open %s", path);
 	fd = walk_to(path, &why);
 	if (fd < 0)
 		zns_fail(err, fd, "%s: %s", path, why.msg);
@@ -233,7 +233,7 @@ int zns_open_parent(const char *path, char base[ZNS_BASE_MAX], struct zns_err *e
 	for (cut = len; cut && path[cut - 1] != '/'; cut--)
 		;
 	if (len - cut >= ZNS_BASE_MAX || cut >= sizeof(dir))
-		return zns_fail_sys(err, -ENAMETOOLONG, "%s", path);
+		return zns_fail_sys(err, -ENAMETOOLONG, "cannot open the directory of %s", path);
 	memcpy(base, path + cut, len - cut);
 	base[len - cut] = 0;
 	if (!plain_name(base))

@@ -115,7 +115,8 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	} else {
 		ret = resolve_existing(path, real);
 		if (ret)
-			return zns_fail_sys(err, ret, "device path \"%.128s\"", spec);
+			return zns_fail_sys(err, ret, "cannot resolve device path \"%.128s\"",
+					    spec);
 	}
 	if (snprintf(path, sizeof(path), "%.*s%s", prefix, spec, real) >=
 	    (int)zns_min(len, sizeof(path)))

@@ -107,7 +107,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 			"the broker (PID %u) does not answer; end it, the next command starts another",
 			b->broker_pid);
 	if (ret)
-		return zns_fail_sys(err, ret, "broker (PID %u)", b->broker_pid);
+		return zns_fail_sys(err, ret, "cannot talk to the broker (PID %u)", b->broker_pid);
 	r = zns_pb__response__unpack(NULL, in_len, in);
 	if (!r)
 		return zns_fail(err, -EBADMSG,

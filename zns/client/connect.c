@@ -50,7 +50,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 		return zns_fail_sys(err, -errno, "cannot connect to %s", sa.sun_path);
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
+		return zns_fail_sys(err, -errno, "cannot find out who serves %s", sa.sun_path);
 	if (cred.uid && cred.uid != geteuid())
 		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path,
 				(unsigned)cred.uid);
@@ -120,10 +120,10 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 		return ret;
 	ret = zns_broker_path(dev->uuid, "lock", path, sizeof(path));
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name a lock file in %s", zns_run_dir());
 	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	ret = zns_flock_wait(lock, LOCK_WAIT_MS);
 	if (ret == -EBUSY)
 		return zns_fail(
@@ -131,7 +131,7 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 			"another process (PID %d) has been starting a broker for %s for %d s",
 			zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", path);
+		return zns_fail_sys(err, ret, "cannot lock %s", path);
 	/* the previous holder of the lock may have started the broker */
 	ret = zns_broker_connect_running(dev, b, err);
 	if (ret != -ENOENT)

@@ -77,7 +77,8 @@ static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 		a->msg[sizeof(a->msg) - 1] = 0;
 		return a->code ? zns_fail(err, a->code, "%s", a->msg) : 0;
 	}
-	return zns_fail_sys(err, ret < 0 ? ret : -EPROTO, "the pager of memory context %s", name);
+	return zns_fail_sys(err, ret < 0 ? ret : -EPROTO,
+			    "cannot talk to the pager of memory context %s", name);
 }
 
 /* Asks one pager to stop evicting for these tasks. -ENOENT: it does not serve them. */

@@ -85,7 +85,7 @@ static int check_file(int fd, const char *path, struct zns_err *err)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return zns_fail_sys(err, -errno, "key file %s", path);
+		return zns_fail_sys(err, -errno, "cannot read the attributes of key file %s", path);
 	if (!S_ISREG(st.st_mode))
 		return zns_fail(err, -EPERM, "key file %s is no regular file", path);
 	if (st.st_uid && st.st_uid != geteuid())
@@ -107,7 +107,7 @@ static int read_file_key(const char *path, uint8_t *buf, size_t max, size_t *len
 	int ret;
 
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "key file %s", path);
+		return zns_fail_sys(err, -errno, "cannot open key file %s", path);
 	ret = check_file(fd, path, err);
 	if (ret)
 		return ret;
@@ -116,7 +116,7 @@ static int read_file_key(const char *path, uint8_t *buf, size_t max, size_t *len
 		if (n < 0 && errno == EINTR)
 			n = 0;
 		else if (n < 0)
-			return zns_fail_sys(err, -errno, "key file %s", path);
+			return zns_fail_sys(err, -errno, "cannot read key file %s", path);
 		else if (!n)
 			break;
 	}
@@ -133,7 +133,7 @@ int zns_key_spec_check(const char *spec, char *out, size_t len, struct zns_err *
 		n = snprintf(out, len, "%s", spec);
 	} else if (!strncmp(spec, "file:", 5) && spec[5]) {
 		if (*path != '/' && !getcwd(cwd, sizeof(cwd)))
-			return zns_fail_sys(err, -errno, "current directory");
+			return zns_fail_sys(err, -errno, "cannot find the current directory");
 		n = snprintf(out, len, "file:%s%s%s", *path != '/' ? cwd : "",
 			     *path != '/' ? "/" : "", path);
 	} else {
@@ -192,7 +192,7 @@ int zns_master_create(const char *path, struct zns_err *err)
 	explicit_bzero(raw, sizeof(raw));
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		ret = zns_fail_sys(err, -errno, "key file %s", path);
+		ret = zns_fail_sys(err, -errno, "cannot make key file %s", path);
 	} else {
 		ret = zns_write_all(fd, text, TEXT_BYTES);
 		if (!ret && fsync(fd))
@@ -200,7 +200,7 @@ int zns_master_create(const char *path, struct zns_err *err)
 		if (!ret)
 			ret = zns_sync_parent(path);
 		if (ret) {
-			zns_fail_sys(err, ret, "key file %s", path);
+			zns_fail_sys(err, ret, "cannot write key file %s", path);
 			unlink(path);
 		}
 	}

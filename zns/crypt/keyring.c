@@ -31,10 +31,12 @@ int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct
 			"keyctl padd user NAME @u",
 			desc);
 	if (key < 0)
-		return zns_fail_sys(err, (int)key, "key \"%s\" in the kernel's keyring", desc);
+		return zns_fail_sys(err, (int)key, "cannot find key \"%s\" in the kernel's keyring",
+				    desc);
 	n = syscall(SYS_keyctl, KEYCTL_READ, key, buf, max, 0);
 	if (n < 0)
-		return zns_fail_sys(err, -errno, "key \"%s\" in the kernel's keyring", desc);
+		return zns_fail_sys(err, -errno, "cannot read key \"%s\" in the kernel's keyring",
+				    desc);
 	/* the payload is longer than @max: the caller sees that it is not the length of a key */
 	*len = (size_t)n;
 	return 0;

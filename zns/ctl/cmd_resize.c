@@ -29,7 +29,7 @@ static int size_of_disk(const char *path, uint64_t *size, struct zns_err *err)
 	off_t end;
 
 	if (fd < 0 || fstat(fd, &st))
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot find the size of %s", path);
 	end = S_ISBLK(st.st_mode) ? lseek(fd, 0, SEEK_END) : 0;
 	if (end <= 0)
 		return zns_fail(err, -EINVAL, "how large shall %s be? Say it: resize %s SIZE", path,

@@ -324,7 +324,7 @@ static void read_of_parents(struct zns_chain *chain, const struct zns_flat *flat
 	for (uint32_t n = 0; n < zns_flat_images(flat); n++) {
 		p.err = (struct zns_err)ZNS_ERR_INIT;
 		if (!buf)
-			zns_fail_sys(&p.err, -ENOMEM, "buffer");
+			zns_fail(&p.err, -ENOMEM, "no memory for a buffer");
 		else if (zns_flat_is(flat, n))
 			zns_flat_walk(flat, n, read_piece, &p);
 		if (p.err.code)

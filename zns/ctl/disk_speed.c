@@ -151,7 +151,7 @@ int ctl_measure_disk(struct zns_dev *dev, uint32_t *write_mibps, uint32_t *read_
 		return ret;
 	if (posix_memalign((void **)&buf, 4096, STREAMS * step)) {
 		buf = NULL;
-		return zns_fail_sys(err, -ENOMEM, "measuring %s", dev->path);
+		return zns_fail(err, -ENOMEM, "no memory to measure %s", dev->path);
 	}
 	/* random data: with other data a disk or file system that compresses would look too fast */
 	for (size_t i = 0; i < STREAMS * step; i += sizeof(x)) {

@@ -33,7 +33,7 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 			err, -ENOENT,
 			"no device named: give file:PATH, /dev/nvmeXnY, zonefs:DIR or emu:PATH");
 	if (stat(spec, &st))
-		return zns_fail_sys(err, -errno, "device %s", spec);
+		return zns_fail_sys(err, -errno, "cannot find device %s", spec);
 	if (S_ISBLK(st.st_mode))
 		return block_open(spec, st.st_rdev, flags, out, err);
 	if (S_ISCHR(st.st_mode))

@@ -152,7 +152,7 @@ static int step_lengthen(struct resize *r, struct zns_err *err)
 			       0;
 	}
 	if (fstat(e->fd, &st))
-		return zns_fail_sys(err, -errno, "%s", e->dev.path);
+		return zns_fail_sys(err, -errno, "cannot find the size of %s", e->dev.path);
 	if ((uint64_t)st.st_size >= r->lay.total)
 		return 0;
 	if (!r->sparse && !fstatfs(e->fd, &fs) &&

@@ -44,9 +44,9 @@ static int open_dir(struct zonefs *f, const char *path, struct zns_err *err)
 	struct statfs fs;
 
 	if (top < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	if (fstatfs(top, &fs))
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot find the file system of %s", path);
 	if (fs.f_type != MAGIC)
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s is no zonefs: mount one there, or give the drive itself", path);
@@ -67,7 +67,7 @@ static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 	struct stat st;
 
 	if (fstat(f->dir, &st))
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot read the attributes of %s", path);
 	/* st_size of a zonefs directory is its number of files */
 	if (st.st_size < 1 || st.st_size > UINT32_MAX)
 		return zns_fail(err, -EMEDIUMTYPE, "%s has no sequential zones", path);
@@ -81,7 +81,8 @@ static int read_files(struct zonefs *f, const char *path, struct zns_err *err)
 
 		snprintf(name, sizeof(name), "%u", i);
 		if (fstatat(f->dir, name, &st, AT_SYMLINK_NOFOLLOW))
-			return zns_fail_sys(err, -errno, "%s/seq/%s", path, name);
+			return zns_fail_sys(err, -errno, "cannot read the attributes of %s/seq/%s",
+					    path, name);
 		f->zone[i] = (uint32_t)st.st_ino;
 		f->capacity[i] = (uint64_t)st.st_blocks * 512;
 	}
@@ -112,7 +113,7 @@ static int open_below(struct zonefs *f, const char *spec, unsigned flags, struct
 	int ret;
 
 	if (fstat(f->dir, &st))
-		return zns_fail_sys(err, -errno, "%s", spec);
+		return zns_fail_sys(err, -errno, "cannot read the attributes of %s", spec);
 	ret = hw_kernel_name(st.st_dev, true, name, sizeof(name), class, sizeof(class));
 	if (ret)
 		return zns_fail(err, -ENODEV, "%s: the drive below is not known (is /sys mounted?)",

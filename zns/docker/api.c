@@ -34,7 +34,7 @@ static int dial(const struct docker_api *a, struct zns_err *err)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	strcpy(sa.sun_path, a->socket);
 	if (a->limit_s)
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = a->limit_s },

@@ -19,7 +19,7 @@ static int make_note(const struct docker_container *k, struct ended *e, struct z
 	int ret = docker_run_path(k->id, "frozen", e->frozen, sizeof(e->frozen), err);
 
 	if (!ret && (ret = zns_replace_file(AT_FDCWD, e->frozen, "", 0, 0600)))
-		zns_fail_sys(err, ret, "%s", e->frozen);
+		zns_fail_sys(err, ret, "cannot write %s", e->frozen);
 	if (!ret)
 		setenv("ZNS_FROZEN_NOTE", e->frozen, 1);
 	return ret;
@@ -43,7 +43,7 @@ int ended_prepare(const struct call *c, const struct docker_container *k,
 	e->began_ns = zns_now_ns();
 	/* the note is written into this directory, which runc would create only later */
 	if (mkdir(c->image_path, 0700) && errno != EEXIST)
-		return zns_fail_sys(err, -errno, "%s", c->image_path);
+		return zns_fail_sys(err, -errno, "cannot make %s", c->image_path);
 	ret = docker_shape_write(c->image_path, state->bundle, cri);
 	if (ret)
 		return zns_fail_sys(err, ret,

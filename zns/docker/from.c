@@ -111,7 +111,7 @@ int docker_from(const struct docker_container *c, const struct docker_settings *
 
 	ret = docker_each_handle(c->root, is_wanted, &f);
 	if (ret < 0)
-		return zns_fail_sys(err, ret, "%s", c->root);
+		return zns_fail_sys(err, ret, "cannot look for checkpoints in %s", c->root);
 	if (ret)
 		return 0;
 	*r->dir = *r->name = *r->from = 0;

@@ -74,7 +74,7 @@ int docker_unpack(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb
 
 	if (mkdir(path, 0700) ||
 	    (dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	ret = zns_crypt_of(&s->reg, s->broker.encrypted, m, &crypt, err);
 	if (crypt)
 		zns_crypt_harden();

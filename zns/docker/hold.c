@@ -65,7 +65,7 @@ static int listen_at(const char *path, int type, struct zns_err *err)
 		return sk;
 	if (sk >= 0)
 		close(sk);
-	return zns_fail_sys(err, ret, "%s", path);
+	return zns_fail_sys(err, ret, "cannot listen on %s", path);
 }
 
 /* Prepares the terminal. Its descriptors are closed when this process exits or executes runc. */
@@ -116,7 +116,7 @@ static int write_pid(const struct hold *h, const char *pid_text, size_t len, str
 	int ret = path ? zns_replace_file(AT_FDCWD, path, pid_text, len, 0644) : 0;
 
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", path);
+		return zns_fail_sys(err, ret, "cannot write %s", path);
 	/*
 	 * Set the PID file's time to 1970, which marks this create as one that has not run the
 	 * container yet: resume.c takes a PID file that is newer than the checkpoint as a sign of a
@@ -141,7 +141,7 @@ static int begin(struct hold *h, struct zns_err *err)
 	if (h->c->console)
 		ret = prepare_terminal(h, err);
 	if (!ret && pipe2(ends, O_CLOEXEC))
-		ret = zns_fail_sys(err, -errno, "pipe");
+		ret = zns_fail_sys(err, -errno, "cannot make a pipe");
 	if (ret) {
 		hold_forget(h);
 		return ret;
@@ -160,7 +160,7 @@ static int begin(struct hold *h, struct zns_err *err)
 		supervise(h);
 	}
 	if (pid < 0)
-		return zns_fail_sys(err, -errno, "fork");
+		return zns_fail_sys(err, -errno, "cannot fork");
 	close(zns_take_fd(&to));
 	n = await_pid(h, from, pid_text, sizeof(pid_text));
 	if (n > 0)
@@ -217,7 +217,8 @@ static int hold(struct call *c, const struct docker_container *k, const struct d
 		return zns_fail(err, -ELOOP,
 				"it was resumed twice and ended within 10 s each time");
 	if (!realpath(c->bundle ? c->bundle : ".", h.bundle))
-		return zns_fail_sys(err, -errno, "%s", c->bundle);
+		return zns_fail_sys(err, -errno, "cannot find bundle %s",
+				    c->bundle ? c->bundle : ".");
 	snprintf(h.host, sizeof(h.host), "%s", host ? host : "");
 	return begin(&h, err);
 }

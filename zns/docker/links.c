@@ -40,7 +40,7 @@ int links_resolve(const char *bundle, struct zns_err *err)
 								    JSON_C_TO_STRING_NOSLASHESCAPE);
 		ret = zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
 		if (ret)
-			zns_fail_sys(err, ret, "%s", path);
+			zns_fail_sys(err, ret, "cannot write %s", path);
 	}
 	json_object_put(spec);
 	return ret;

@@ -140,7 +140,7 @@ int docker_memory_size(const struct docker_container *c, struct docker_memory *m
 	struct sysinfo si;
 
 	if (sysinfo(&si))
-		return zns_fail_sys(err, -errno, "the machine's memory");
+		return zns_fail_sys(err, -errno, "cannot find the size of the machine's memory");
 	all = (uint64_t)si.totalram * si.mem_unit;
 	if (m->machine) {
 		int ret = docker_memory_total(&m->total, err);

@@ -96,5 +96,5 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 			"no restore of container %.64s is known: it was not restored by zns-runc since this "
 			"machine was started, or over a week ago",
 			id);
-	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot read %s", path) : 0;
 }

@@ -487,7 +487,7 @@ int docker_resume_ask(const struct docker_container *c, const char *name, char *
 	if (docker_own_path(c, DOCKER_RESUME_FILE, path, sizeof(path)))
 		return zns_fail(err, -ENAMETOOLONG, "%s: the path is too long", c->root);
 	ret = zns_replace_file(AT_FDCWD, path, name, strlen(name), 0600);
-	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
 int docker_stop_by_signal(const struct docker_container *c)

@@ -208,7 +208,7 @@ static bool make(const struct call *c, const struct docker_container *k)
 	if (!ret)
 		ret = docker_run_path(k->id, "stop.log", log, sizeof(log), &err);
 	if (!ret && (ret = make_dir(k, dir, sizeof(dir))))
-		zns_fail_sys(&err, ret, "its directory of checkpoints");
+		zns_fail_sys(&err, ret, "cannot make its directory of checkpoints");
 	if (ret) {
 		docker_note(k, LOG_WARNING, "stopped without a checkpoint: %s", err.msg);
 		return false;

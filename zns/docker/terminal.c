@@ -36,9 +36,11 @@ int terminal_make(struct hold *h, struct zns_err *err)
 	if (h->master >= 0 && !grantpt(h->master) && !unlockpt(h->master))
 		h->slave = ioctl(h->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (h->slave < 0 || tcgetattr(h->slave, &t))
-		return zns_fail_sys(err, -errno, "a terminal");
+		return zns_fail_sys(err, -errno, "cannot make a terminal");
 	cfmakeraw(&t); /* raw: the container's own terminal processes all characters */
-	return tcsetattr(h->slave, TCSANOW, &t) ? zns_fail_sys(err, -errno, "a terminal") : 0;
+	return tcsetattr(h->slave, TCSANOW, &t) ?
+		       zns_fail_sys(err, -errno, "cannot set up a terminal") :
+		       0;
 }
 
 int terminal_give(const struct hold *h, struct zns_err *err)
@@ -54,7 +56,7 @@ int terminal_give(const struct hold *h, struct zns_err *err)
 	ret = sk < 0 || connect(sk, (struct sockaddr *)&a, sizeof(a)) ? -errno : 0;
 	if (!ret)
 		ret = zns_packet_send(sk, &(struct iovec){ name, sizeof(name) }, 1, &h->master, 1);
-	return ret ? zns_fail_sys(err, ret, "%s", h->c->console) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot send the terminal to %s", h->c->console) : 0;
 }
 
 /*

@@ -67,7 +67,7 @@ static int refuse(struct zns_err *err, int ret, const char *path)
 			err, ret,
 			"%s is a link, or somebody else than root may write it or its directory, so it was not used",
 			path);
-	return zns_fail_sys(err, ret, "%s", path);
+	return zns_fail_sys(err, ret, "cannot read %s", path);
 }
 
 bool docker_only_roots(int at, const char *name)

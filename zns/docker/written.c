@@ -64,7 +64,7 @@ static int unreadable(const struct look *l, int ret, const char *name)
 {
 	char text[300];
 
-	return zns_fail_sys(l->err, ret, "%s", place(l, name, text, sizeof(text)));
+	return zns_fail_sys(l->err, ret, "cannot read %s", place(l, name, text, sizeof(text)));
 }
 
 /*
@@ -432,7 +432,7 @@ int docker_has_files(struct json_object *spec, struct zns_err *err)
 	int ret = root && *root == '/' ? docker_upper(root, upper, sizeof(upper)) : -EINVAL;
 
 	if (ret)
-		return zns_fail_sys(err, ret, "the mount of its root");
+		return zns_fail_sys(err, ret, "cannot find the mount of its root");
 	if (!*upper)
 		return zns_fail(
 			err, -EOPNOTSUPP,
@@ -452,7 +452,7 @@ static int look(struct json_object *spec, const char *own, struct look *l)
 		return zns_fail(l->err, -EINVAL, "its config.json names no root");
 	ret = docker_upper(root, upper, sizeof(upper));
 	if (ret)
-		return zns_fail_sys(l->err, ret, "the mount at %s", root);
+		return zns_fail_sys(l->err, ret, "cannot find the mount at %s", root);
 	l->chowned = keeps_podman(own);
 	ret = tree(l, *upper ? upper : root, "/", false);
 	while (!ret && (m = next_volume(spec, own, &at, &from)))

@@ -21,7 +21,7 @@ static int send_it(struct export_oci *e, struct skopeo *w, bool silent, struct z
 
 	snprintf(dir, sizeof(dir), "%s/" LAYERS, w->dir);
 	if (!ret && mkdir(dir, 0700))
-		ret = zns_fail_sys(err, -errno, "%s", dir);
+		ret = zns_fail_sys(err, -errno, "cannot make %s", dir);
 	if (!ret && !export_serve_begin(e, dir, &serve, &why))
 		e->elsewhere = "../../../" LAYERS;
 	else if (!ret)

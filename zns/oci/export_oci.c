@@ -52,7 +52,7 @@ static int note_layer(struct export_oci *x, const struct ctl_oci *o, uint32_t le
 	if (!x->elsewhere)
 		return 0;
 	if (zns_grow(x->layers, x->nr_layers, x->max_layers))
-		return zns_fail_sys(err, -ENOMEM, "OCI image");
+		return zns_fail(err, -ENOMEM, "no memory for the layers of the OCI image");
 	l = &x->layers[x->nr_layers++];
 	*l = (struct export_layer){ .level = level, .link = link };
 	l->size = ctl_oci_last(o, l->digest);
@@ -84,7 +84,7 @@ int export_to_oci(struct export_oci *e, struct zns_err *err)
 	const ZnsPb__Origin *origin = x->h.c->origin;
 	struct ctl_oci *o = NULL;
 	int ret = buf ? ctl_oci_open(x->target, e->elsewhere, &o, err) :
-			zns_fail_sys(err, -ENOMEM, "buffer");
+			zns_fail(err, -ENOMEM, "no memory for a buffer");
 
 	for (uint32_t l = ret ? 0 : export_levels(x); l-- > 0 && !ret;)
 		ret = layer(e, o, l, false, buf, err);

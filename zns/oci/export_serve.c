@@ -278,7 +278,7 @@ static int mount_it(struct export_serve *s, struct zns_err *err)
 		return zns_fail(err, -ENOTSUP, "cannot mount on %s", s->dir);
 	ret = -pthread_create(&s->loop, NULL, loop, s);
 	s->running = !ret;
-	return ret ? zns_fail_sys(err, ret, "thread") : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot start a thread") : 0;
 }
 
 int export_serve_begin(struct export_oci *x, const char *dir, struct export_serve **out,

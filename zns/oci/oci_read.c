@@ -112,7 +112,7 @@ int ctl_oci_blob(const struct ctl_oci_image *i, const struct ctl_oci_layer *l, s
 
 		ret = zns_pread_all(fd, buf, len, (off_t)off);
 		if (ret)
-			zns_fail_sys(err, ret, "%s", l->digest);
+			zns_fail_sys(err, ret, "cannot read blob %s", l->digest);
 		else
 			ctl_oci_check_add(&check, buf, len);
 	}
@@ -140,7 +140,7 @@ static int read_json(const struct ctl_oci_image *i, const struct ctl_oci_layer *
 	if (fd < 0)
 		return fd;
 	ret = zns_read_fd(fd, MANIFEST_MAX, &text, &len);
-	return ret ? zns_fail_sys(err, ret, "%s", l->digest) :
+	return ret ? zns_fail_sys(err, ret, "cannot read blob %s", l->digest) :
 		     zns_json_parse(l->digest, text, len, out, err);
 }
 

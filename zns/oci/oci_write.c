@@ -45,7 +45,7 @@ struct ctl_oci {
 
 static int failed(const struct ctl_oci *o, int ret, struct zns_err *err)
 {
-	return zns_fail_sys(err, ret, "%s", o->ref.dir);
+	return zns_fail_sys(err, ret, "cannot write to %s", o->ref.dir);
 }
 
 static bool is_there(int dir, const char *name)
@@ -310,7 +310,7 @@ static int old_index(const struct ctl_oci *o, struct json_object **out, struct z
 	int ret = zns_read_plain(o->dir, INDEX, INDEX_MAX, &text, &len);
 
 	if (ret && ret != -ENOENT)
-		zns_fail_sys(err, ret, "%s/" INDEX, o->ref.dir);
+		zns_fail_sys(err, ret, "cannot read %s/" INDEX, o->ref.dir);
 	else if (ret)
 		ret = 0,
 		*out = ctl_obj(J("schemaVersion", 2), J("mediaType", MEDIA "index.v1+json"));

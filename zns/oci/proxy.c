@@ -253,7 +253,7 @@ static int read_pipe(const struct ctl_proxy *p, int fd, char *text, size_t max, 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return zns_fail_sys(err, -errno, "the manifest");
+			return zns_fail_sys(err, -errno, "cannot read the manifest");
 		if (!n)
 			break;
 		ctl_patience_got(p->patience, (uint64_t)n);

@@ -26,7 +26,7 @@ int skopeo_dir(struct skopeo *w, struct zns_err *err)
 		int ret = -errno;
 
 		w->dir[0] = 0;
-		return zns_fail_sys(err, ret, "%s", w->tmp);
+		return zns_fail_sys(err, ret, "cannot make a directory in %s", w->tmp);
 	}
 	snprintf(w->layout, sizeof(w->layout), "%s/layout:" SKOPEO_TAG, w->dir);
 	return 0;

@@ -78,7 +78,7 @@ static int find_groups(struct ctl_view *v)
 
 	v->groups = calloc(p->n_groups + 1, sizeof(*v->groups));
 	if (!v->groups)
-		return zns_fail_sys(&v->away, -ENOMEM, "groups");
+		return zns_fail(&v->away, -ENOMEM, "no memory for the groups");
 	v->nr_groups = (uint32_t)p->n_groups;
 	for (uint32_t i = 0; i < v->nr_groups; i++) {
 		struct ctl_group *g = &v->groups[i];

@@ -361,7 +361,7 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 			ret = zns_use_add(c, v->slots[i].zone, v->slots[i].start,
 					  v->slots[i].wp - v->slots[i].start);
 	if (ret)
-		zns_fail_sys(err, ret, "record");
+		zns_fail_sys(err, ret, "cannot add a zone to the record");
 	else
 		ret = set_groups(v, c, err);
 	if (ret) {
@@ -386,7 +386,7 @@ static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, 
 			return 0;
 		}
 	ret = zns_use_add(c, zone, start, len);
-	return ret ? zns_fail_sys(err, ret, "record") : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot add a zone to the record") : 0;
 }
 
 static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err *err)

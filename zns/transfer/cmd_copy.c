@@ -186,7 +186,7 @@ static int run(struct copy *k, const char *from, const char *to, struct zns_err 
 		ret = ctl_list(k->to.path, &k->target, err);
 	k->buf = malloc(CHUNK);
 	if (!ret && !k->buf)
-		ret = zns_fail_sys(err, -ENOMEM, "buffer");
+		ret = zns_fail(err, -ENOMEM, "no memory for a buffer");
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < k->source->n_checkpoints; i++)

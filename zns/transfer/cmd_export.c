@@ -31,7 +31,8 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 			if (!ret) {
 				ret = zns_pwrite_all(fd, buf, len, (off_t)off);
 				if (ret)
-					zns_fail_sys(err, ret, "%s/%s", x->target, name);
+					zns_fail_sys(err, ret, "cannot write %s/%s", x->target,
+						     name);
 			}
 		}
 		if (!ret)
@@ -39,7 +40,7 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 		ctl_progress_add(&x->prog, len);
 	}
 	if (!ret && fsync(fd))
-		ret = zns_fail_sys(err, -errno, "%s/%s", x->target, name);
+		ret = zns_fail_sys(err, -errno, "cannot sync %s/%s", x->target, name);
 	return ret;
 }
 
@@ -88,7 +89,7 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	if (!ret && export_link(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
 		ret = zns_fail_sys(err, -errno, "cannot make the link parent in %s", x->target);
 	if (!ret && (ret = zns_sync_dir(dir)))
-		zns_fail_sys(err, ret, "%s", x->target);
+		zns_fail_sys(err, ret, "cannot sync %s", x->target);
 	return ret;
 }
 
@@ -114,7 +115,7 @@ static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_er
 	ret = zns_sync_dir(parents);
 	if (!ret)
 		ret = zns_sync_dir(top);
-	return ret ? zns_fail_sys(err, ret, "%s", x->target) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot sync %s", x->target) : 0;
 }
 
 static int to_dir(struct export *x, struct zns_err *err)

@@ -58,7 +58,7 @@ static int read_held(struct send *x, struct zns_err *err)
 	if (!x->have)
 		return 0;
 	if (!f)
-		return zns_fail_sys(err, -errno, "%s", x->have);
+		return zns_fail_sys(err, -errno, "cannot open %s", x->have);
 	while (fgets(line, sizeof(line), f)) {
 		line[strcspn(line, " \t\n")] = 0;
 		if (zns_uuid_parse(line, id))
@@ -68,7 +68,7 @@ static int read_held(struct send *x, struct zns_err *err)
 		memcpy(x->held[x->nr_held++], id, ZNS_UUID_LEN);
 	}
 	if (ferror(f))
-		return zns_fail_sys(err, -errno, "%s", x->have);
+		return zns_fail_sys(err, -errno, "cannot read %s", x->have);
 	qsort(x->held, x->nr_held, sizeof(*x->held), by_id);
 	return 0;
 }

@@ -32,13 +32,13 @@ int alive_start(const struct znsd *d, struct zns_err *err)
 	int ret = zns_broker_path(d->reg.uuid, "alive", path, sizeof(path));
 
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+		return zns_fail_sys(err, ret, "cannot name a file in %s", zns_run_dir());
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || ftruncate(fd, sizeof(uint64_t)) < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	mem = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot map %s", path);
 	/* Signals are blocked in this thread; the poll loop handles them. */
 	ret = zns_thread_start(&t, beat, mem);
 	if (ret) {

@@ -238,7 +238,7 @@ int server_listen(struct znsd *d, struct zns_err *err)
 	d->server->listen_fd = fd;
 	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 ||
 	    listen(fd, 128) < 0)
-		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
+		return zns_fail_sys(err, -errno, "cannot listen on %s", sa.sun_path);
 	return 0;
 }
 

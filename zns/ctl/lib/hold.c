@@ -96,7 +96,7 @@ int ctl_handle_read(const char *dir, int *fd, ZnsPb__Handle **out, struct zns_er
 
 	*out = NULL;
 	if (at < 0)
-		return zns_fail_sys(err, -errno, "%s", dir);
+		return zns_fail_sys(err, -errno, "cannot open %s", dir);
 	ret = zns_handle_read(at, out, err);
 	if (ret)
 		return zns_wrap(err, "%s", dir);

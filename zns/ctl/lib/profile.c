@@ -30,7 +30,7 @@ static int read_map(const char *path, uint32_t nr, uint32_t *group, struct zns_e
 
 	ret = zns_read_file(AT_FDCWD, path, MAP_FILE_MAX, &text, &len);
 	if (ret)
-		return zns_fail_sys(err, ret, "map %s", path);
+		return zns_fail_sys(err, ret, "cannot read map %s", path);
 	for (p = (char *)text; *p;) {
 		unsigned long v;
 
@@ -224,7 +224,7 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 		if (*out)
 			zns_pb__profile__free_unpacked(*out, NULL);
 		*out = NULL;
-		return zns_fail_sys(err, ret, "profile");
+		return zns_fail_sys(err, ret, "cannot make the profile");
 	}
 	return 0;
 }

@@ -56,7 +56,7 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 	if (!e->is_file)
 		return 0;
 	if (fstat(e->fd, &st))
-		return zns_fail_sys(err, -errno, "%s", e->dev.path);
+		return zns_fail_sys(err, -errno, "cannot read the attributes of %s", e->dev.path);
 	if (!st.st_nlink)
 		return zns_fail(
 			err, -ESTALE,
@@ -82,7 +82,7 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 	if (ret || !e->is_file)
 		return ret;
 	if (fstat(e->fd, &ours))
-		return zns_fail_sys(err, -errno, "%s", e->dev.path);
+		return zns_fail_sys(err, -errno, "cannot read the attributes of %s", e->dev.path);
 	/* If we have no permission to look up the path, assume that it has not changed. */
 	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
 				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)

@@ -21,10 +21,10 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 	int dst, ret = 0;
 
 	if (!d)
-		return zns_fail_sys(err, -errno, "%s", from);
+		return zns_fail_sys(err, -errno, "cannot open %s", from);
 	dst = mkdir(to, 0700) ? -1 : open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dst < 0)
-		ret = zns_fail_sys(err, -errno, "%s", to);
+		ret = zns_fail_sys(err, -errno, "cannot make %s", to);
 	while (!ret && (e = readdir(d))) {
 		cleanup_free uint8_t *data = NULL;
 		size_t len;
@@ -35,7 +35,7 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 		if (!ret)
 			ret = zns_replace_file(dst, e->d_name, data, len, 0600);
 		if (ret)
-			zns_fail_sys(err, ret, "copying %s/%s", from, e->d_name);
+			zns_fail_sys(err, ret, "cannot copy %s/%s", from, e->d_name);
 	}
 	if (dst >= 0)
 		close(dst);
@@ -109,10 +109,10 @@ static int lock_images(struct zns_err *err)
 		return ret;
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
 	while (flock(fd, LOCK_EX))
 		if (errno != EINTR) {
-			ret = zns_fail_sys(err, -errno, "%s", path);
+			ret = zns_fail_sys(err, -errno, "cannot lock %s", path);
 			close(fd);
 			return ret;
 		}
@@ -196,7 +196,7 @@ static int start_clone(const struct docker_daemon *d, const struct docker_target
 
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints", d->root, id);
 	if (mkdir(path, 0700) && errno != EEXIST)
-		return zns_fail_sys(err, -errno, "%s", path);
+		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
 	ret = copy_dir(e->dir, path, err);
 	if (ret)

@@ -87,7 +87,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 			    !has(*list, *nr, r->checkpoints[c]->id.data))
 				ret = add(r->checkpoints[c], k, reg[i].uuid, list, nr);
 		if (ret)
-			zns_fail_sys(err, ret, "list of checkpoints");
+			zns_fail_sys(err, ret, "cannot make the list of checkpoints");
 	}
 	return ret;
 }
@@ -102,8 +102,9 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 	if (ret)
 		return ret;
 	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(e->dir, '/') - e->dir), e->dir);
-	ret = mkdir(parent, 0700) && errno != EEXIST ? zns_fail_sys(err, -errno, "%s", parent) :
-						       docker_unpack(&h.s, h.c, h.m, e->dir, err);
+	ret = mkdir(parent, 0700) && errno != EEXIST ?
+		      zns_fail_sys(err, -errno, "cannot make %s", parent) :
+		      docker_unpack(&h.s, h.c, h.m, e->dir, err);
 	ctl_hold_close(&h);
 	return ret;
 }

@@ -55,7 +55,7 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	int ret;
 
 	if (n <= 0)
-		return zns_fail_sys(err, (int)n, "/proc/self/exe");
+		return zns_fail_sys(err, (int)n, "cannot read /proc/self/exe");
 	/*
 	 * systemd does not start a oneshot service that still runs, so if a checkpoint takes longer
 	 * than the period, the next one is delayed.

@@ -133,7 +133,8 @@ static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t
 				err, -EBUSY,
 				"%s in the image directory became shorter while it was read", name);
 		if (ret)
-			return zns_fail_sys(err, ret, "%s in the image directory", name);
+			return zns_fail_sys(err, ret, "cannot read %s in the image directory",
+					    name);
 		ret = zns_wimage_data(img, buf, len, err);
 	}
 	return ret;

@@ -188,7 +188,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	/* write the zone to the lock file first, so that the next broker knows it */
 	ret = zns_context_set(memory_of(l)->fd, *zone, true);
 	if (ret)
-		return zns_fail_sys(err, ret, "the lock file of %s", l->container);
+		return zns_fail_sys(err, ret, "cannot write the lock file of %s", l->container);
 	l->yields.worked_ns = memory_of(l)->wrote_ns = zns_mono_ns();
 	lease_zone_add(d, l, *zone, 0);
 	return 0;

@@ -47,7 +47,7 @@ static int find_target(const char *what, struct docker_running *r, struct zns_er
 	if (zns_parse_number(what, 2, INT32_MAX, &pid))
 		return docker_running(what, r, err);
 	if (kill((pid_t)pid, 0) < 0)
-		return zns_fail_sys(err, -errno, "PID %s", what);
+		return zns_fail_sys(err, -errno, "cannot attach PID %s", what);
 	r->pid = (int)pid;
 	snprintf(r->name, sizeof(r->name), "pid-%d", r->pid);
 	return 0;

@@ -37,7 +37,8 @@ static int dial(const char *name, struct zns_err *err)
 					"no memory context %s is here; "
 					"`znsctl memory status` lists them",
 					ctl_text(name)) :
-			       zns_fail_sys(err, ret, "memory context %s", ctl_text(name));
+			       zns_fail_sys(err, ret, "cannot connect to memory context %s",
+					    ctl_text(name));
 	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 || (c.uid && c.uid != geteuid()))
 		return zns_fail(err, -EPERM, "the socket of memory context %s is another user's",
 				ctl_text(name));
@@ -95,7 +96,7 @@ int memory_call(const char *name, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAn
 				"the pager of %s died; its keeper starts the next one, ask again",
 				ctl_text(name));
 	if (ret)
-		return zns_fail_sys(err, ret, "the pager of %s", ctl_text(name));
+		return zns_fail_sys(err, ret, "cannot talk to the pager of %s", ctl_text(name));
 	if (r->error || (r->has_code && r->code)) {
 		ret = r->has_code && r->code < 0 ? r->code : -EIO;
 		zns_fail(err, ret, "%s", r->error ? r->error : "the pager gives no reason");
@@ -132,7 +133,7 @@ int memory_names(char ***out, size_t *nr, struct zns_err *err)
 		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
 	d = opendir(path);
 	if (!d)
-		return errno == ENOENT ? 0 : zns_fail_sys(err, -errno, "%s", path);
+		return errno == ENOENT ? 0 : zns_fail_sys(err, -errno, "cannot open %s", path);
 	while ((e = readdir(d))) {
 		size_t len = strlen(e->d_name);
 

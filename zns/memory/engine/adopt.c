@@ -52,7 +52,8 @@ static int enlist(struct proc *p, const struct zns_mem_given *g, size_t nr, stru
 		else if (!ret)
 			known_add(p, (struct place){ a->start, a->end });
 		if (ret)
-			zns_fail_sys(err, ret, "the restored memory of process %d", p->pid);
+			zns_fail_sys(err, ret, "cannot adopt the restored memory of process %d",
+				     p->pid);
 	}
 	areas_free(&l);
 	return ret;

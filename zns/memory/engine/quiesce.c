@@ -151,7 +151,7 @@ int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_
 	proc_put(p);
 	if (ret) {
 		free(l.v);
-		return zns_fail_sys(err, ret, "the table of process %d", pid);
+		return zns_fail_sys(err, ret, "cannot list the units of process %d", pid);
 	}
 	*out = l.v;
 	*nr = l.nr;

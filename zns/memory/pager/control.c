@@ -44,7 +44,8 @@ int control_open(struct pager *p, struct zns_err *err)
 	if (!ret && listen(p->listen, 16))
 		ret = -errno;
 	if (ret)
-		return zns_fail_sys(err, ret, "the socket %s/" DIR_NAME "/%s", zns_run_dir(), name);
+		return zns_fail_sys(err, ret, "cannot listen on %s/" DIR_NAME "/%s", zns_run_dir(),
+				    name);
 	return quiesce_open(p, err);
 }
 

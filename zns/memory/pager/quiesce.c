@@ -34,11 +34,11 @@ int quiesce_open(struct pager *p, struct zns_err *err)
 	socket_name(p, name, sizeof(name));
 	p->quiesce_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->quiesce_listen < 0)
-		return zns_fail_sys(err, -errno, "no socket");
+		return zns_fail_sys(err, -errno, "cannot make a socket");
 	ret = zns_run_bind(p->quiesce_listen, p->dir, name);
 	if (!ret && listen(p->quiesce_listen, 16))
 		ret = -errno;
-	return ret ? zns_fail_sys(err, ret, "the socket %s", name) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot listen on %s", name) : 0;
 }
 
 void quiesce_close(struct pager *p)
@@ -78,7 +78,7 @@ static int give_list(const struct zns_quiesce_unit *u, size_t nr, struct zns_err
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	return zns_fail_sys(err, ret, "a list of units");
+	return zns_fail_sys(err, ret, "cannot make the list of units");
 }
 
 static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_err *err)
@@ -139,7 +139,11 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_q
 	case ZNS_QUIESCE_KEY:
 		ret = zns_pages_key_fd(p->pages);
 		*fd = ret < 0 ? -1 : fcntl(ret, F_DUPFD_CLOEXEC, 3);
-		return ret >= 0 && *fd < 0 ? zns_fail_sys(err, -errno, "the context's key") : 0;
+		return ret >= 0 && *fd < 0 ?
+			       zns_fail_sys(
+				       err, -errno,
+				       "cannot duplicate the descriptor of the context's key") :
+			       0;
 	case ZNS_QUIESCE_OWNS:
 		return zns_mem_owns(p->m, k->pid, k->start, k->end, err);
 	}

@@ -249,7 +249,7 @@ int ctl_unpack_stream(int fd, const char *path, void (*tee)(void *arg, const voi
 
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err)
 {
-	return lseek(fd, 0, SEEK_SET) < 0 ? zns_fail_sys(err, -errno, "%s", path) :
+	return lseek(fd, 0, SEEK_SET) < 0 ? zns_fail_sys(err, -errno, "cannot read %s", path) :
 					    ctl_unpack_stream(fd, path, NULL, NULL, NULL, out, err);
 }
 
@@ -264,7 +264,7 @@ int ctl_unpack_rest(struct ctl_unpack *u, struct zns_err *err)
 		archive_set_error(u->a, errno, "rest");
 	return !n                 ? 0 :
 	       errno == ETIMEDOUT ? unpack_failed(u, err) :
-				    zns_fail_sys(err, -errno, "%s", u->path);
+				    zns_fail_sys(err, -errno, "cannot read %s", u->path);
 }
 
 void ctl_unpack_inside(struct ctl_unpack *u, const char *dir)

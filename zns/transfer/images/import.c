@@ -156,7 +156,7 @@ int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err
 	int ret = 0;
 
 	if (!d)
-		return zns_fail_sys(err, -errno, "%s", x->path);
+		return zns_fail_sys(err, -errno, "cannot open %s", x->path);
 	while (!ret && (e = readdir(d))) {
 		if (among(without, e->d_name))
 			continue;
@@ -184,7 +184,7 @@ static int from_dir(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zn
 	if (ret == -ENODATA)
 		return zns_fail(err, -EBUSY, "%s/%s became shorter while it was read", s->dir,
 				s->name);
-	return ret ? zns_fail_sys(err, ret, "%s/%s", s->dir, s->name) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot read %s/%s", s->dir, s->name) : 0;
 }
 
 static int read_one(struct import *x, struct import_file *f, struct zns_err *err)
@@ -230,7 +230,7 @@ int import_write_copies(struct import *x, struct zns_err *err)
 		/* not synced, as in a dump: the hash in the handle reveals a torn copy */
 		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
 		if (ret)
-			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);
+			zns_fail_sys(err, ret, "cannot write %s/%s", x->handle.path, f->name);
 	}
 	return ret;
 }

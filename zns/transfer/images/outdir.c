@@ -42,10 +42,10 @@ int ctl_outdir_open(struct ctl_outdir *o, const char *path, struct zns_err *err)
 		return zns_fail(err, -ENOTDIR, "%s is a link or no directory: name a new directory",
 				path);
 	if (o->dir < 0)
-		return zns_fail_sys(err, o->dir, "%s", path);
+		return zns_fail_sys(err, o->dir, "cannot open %s", path);
 	ret = ctl_dir_empty(o->dir);
 	if (ret < 0)
-		return zns_fail_sys(err, ret, "%s", path);
+		return zns_fail_sys(err, ret, "cannot read %s", path);
 	return ret ? 0 : zns_fail(err, -ENOTEMPTY, "%s is not empty: name a new directory", path);
 }
 
@@ -53,7 +53,7 @@ int ctl_outdir_sync(const struct ctl_outdir *o, struct zns_err *err)
 {
 	int ret = o->made ? zns_sync_dir(o->parent) : 0;
 
-	return ret ? zns_fail_sys(err, ret, "%s", o->path) : 0;
+	return ret ? zns_fail_sys(err, ret, "cannot sync the directory of %s", o->path) : 0;
 }
 
 void ctl_outdir_undo(struct ctl_outdir *o)

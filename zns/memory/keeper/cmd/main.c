@@ -95,7 +95,8 @@ static int begin_to_listen(struct zns_err *err)
 	sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	unlinkat(dir, MK_SOCKET, 0);
 	if (sk < 0 || bind(sk, (struct sockaddr *)&a, sizeof(a)) || listen(sk, 64))
-		return zns_fail_sys(err, -errno, "%s/" MK_DIR "/" MK_SOCKET, zns_run_dir());
+		return zns_fail_sys(err, -errno, "cannot listen on %s/" MK_DIR "/" MK_SOCKET,
+				    zns_run_dir());
 	return zns_take_fd(&sk);
 }
 
@@ -229,7 +230,8 @@ int main(int argc, char **argv)
 	 */
 	if (!listening &&
 	    (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
-		listening = zns_fail_sys(&err, -errno, "runtime directory %s", zns_run_dir());
+		listening = zns_fail_sys(&err, -errno, "cannot change to runtime directory %s",
+					 zns_run_dir());
 	if (!listening)
 		listening = begin_to_listen(&err);
 	zns_daemon_ready(ready, &err);

@@ -89,7 +89,7 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 			"no interrupted probe of %s is known here (%s): run without --resume",
 			k->reg.path, k->state_path);
 	if (ret)
-		return zns_fail_sys(err, ret, "%s", k->state_path);
+		return zns_fail_sys(err, ret, "cannot read %s", k->state_path);
 	ret = zns_probe_load(state, len, k->dev->geo.nr_zones, &k->map, err);
 	if (ret) {
 		zns_wrap(err, "%s", k->state_path);
@@ -463,7 +463,7 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 	uint64_t budget = budget_of(k, unit);
 	char u[16], b[16], w[16];
 	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) :
-			  zns_fail_sys(err, -ENOMEM, "zones");
+			  zns_fail(err, -ENOMEM, "no memory for the zones");
 
 	if (ret)
 		return ctl_fail(k->cmd, err);

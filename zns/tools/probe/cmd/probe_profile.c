@@ -123,7 +123,7 @@ int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, Z
 	if (ret) {
 		if (p)
 			zns_pb__profile__free_unpacked(p, NULL);
-		return zns_fail_sys(err, ret, "profile");
+		return zns_fail_sys(err, ret, "cannot make the profile");
 	}
 	p->zone_write_mibps = m->zone_write_mibps;
 	p->zone_read_mibps = m->zone_read_mibps;
@@ -145,7 +145,7 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 	uint32_t nr = p->n_zone_group, channels = 0;
 
 	if (zns_probe_alloc(m, nr))
-		return zns_fail_sys(err, -ENOMEM, "profile");
+		return zns_fail(err, -ENOMEM, "no memory for the profile");
 	m->nr_groups = p->n_groups;
 	for (uint32_t z = 0; z < nr; z++) {
 		bool unknown = p->has_unknown_group && p->zone_group[z] == p->unknown_group;

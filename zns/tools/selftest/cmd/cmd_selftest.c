@@ -191,7 +191,7 @@ static int cmd_selftest(const struct ctl_cmd *cmd, int argc, char **argv)
 	s.checks = s.json ? json_object_new_array() : NULL;
 	snprintf(s.dir, sizeof(s.dir), "/var/tmp/zns-selftest-XXXXXX");
 	if (!mkdtemp(s.dir)) {
-		zns_fail_sys(&err, -errno, "/var/tmp");
+		zns_fail_sys(&err, -errno, "cannot make a directory in /var/tmp");
 		return ctl_fail(cmd, &err);
 	}
 	ret = st_watch(&s);
