@@ -21,8 +21,8 @@ case = case_of(CASES)
 # A runc whose checkpoint begins, and ends with the exit code that comes through the gate.
 GATED = '''#!/bin/sh
 case " $* " in *" checkpoint "*)
-    echo checkpoint >>{dir}/calls
     mkdir {dir}/begun || exit 1
+    echo checkpoint >>{dir}/calls
     read code <{dir}/gate
     echo "ended $code" >>{dir}/calls
     rmdir {dir}/begun
