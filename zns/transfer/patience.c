@@ -107,7 +107,7 @@ int ctl_patience_write(struct ctl_patience *p, int fd, const void *buf, size_t l
 		       struct zns_err *err)
 {
 	struct stat st;
-	timer_t t;
+	timer_t t = NULL;
 	int ret;
 
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode))

@@ -116,7 +116,9 @@ static int policy_back(const struct docker_daemon *d, const char *id, struct zns
 	bool later = false;
 	int ret = docker_target_open(d, id, &t, err);
 
-	if (!ret && (lock = policy_lock(&t.c, 0, path, sizeof(path))) >= 0) {
+	if (!ret)
+		lock = policy_lock(&t.c, 0, path, sizeof(path));
+	if (lock >= 0) {
 		ret = docker_read_own(d->root, id, POLICY_FILE, &text, &len, err);
 		/* if the file contains no policy, the suspend was killed before it removed one */
 		if (!ret && !restart_policy(&t) &&

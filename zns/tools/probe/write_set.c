@@ -101,7 +101,7 @@ int probe_best_set(struct probe *p, const uint32_t *zones, const uint32_t *units
 {
 	*ratio = PROBE_UNTOLD;
 	for (uint32_t i = 0; i < tries; i++) {
-		double ns;
+		double ns = 0;
 		int ret = probe_write_units(p, zones, units, nr, &ns, err);
 
 		if (ret)
