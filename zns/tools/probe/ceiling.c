@@ -120,26 +120,26 @@ int probe_long_ceiling(struct probe *p, struct zns_err *err)
 {
 	uint32_t zones[PROBE_WRITE_BATCH], each[PROBE_WRITE_BATCH],
 		n = pick_all(p, zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), zones);
-	double sum, best = PROBE_UNTOLD;
+	double sum, expected = 0, best = PROBE_UNTOLD;
 
-	for (uint32_t i = 0; n > 1 && i < LONG_ROUNDS; i++) {
-		double ns, expected = 0;
-		int ret;
+	if (n < 2)
+		return 0;
+	share_out(p, zones, n, probe_rate_units(p), each, &sum);
+	for (uint32_t k = 0; k < n; k++) {
+		double rate = p->map->group_write_mibps[p->map->zone_group[zones[k]]];
 
-		share_out(p, zones, n, probe_rate_units(p), each, &sum);
-		for (uint32_t k = 0; k < n; k++) {
-			double rate = p->map->group_write_mibps[p->map->zone_group[zones[k]]];
+		expected = zns_max(expected, each[k] * (double)p->unit / MIB(1) / rate);
+		if (!p->par->budget)
+			p->budget += (uint64_t)each[k] * p->unit * LONG_ROUNDS;
+	}
+	for (uint32_t i = 0; i < LONG_ROUNDS; i++) {
+		double ns;
+		int ret = probe_write_units(p, zones, each, n, &ns, err);
 
-			expected = zns_max(expected, each[k] * (double)p->unit / MIB(1) / rate);
-			if (!p->par->budget)
-				p->budget += (uint64_t)each[k] * p->unit;
-		}
-		ret = probe_write_units(p, zones, each, n, &ns, err);
 		if (ret)
 			return ret;
 		best = zns_min(best, ns / 1e9 / expected);
 	}
-	if (n > 1)
-		p->map->device_write_mibps = best * BELOW > 1 ? (uint32_t)(sum / best) : 0;
+	p->map->device_write_mibps = best * BELOW > 1 ? (uint32_t)(sum / best) : 0;
 	return 0;
 }
