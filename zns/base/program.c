@@ -49,6 +49,17 @@ int zns_find_program(const char *name, char *out, size_t len)
 	return zns_own_program(name, out, len);
 }
 
+int zns_need_program(const char *what, const char *name, char *out, size_t len, struct zns_err *err)
+{
+	int ret = zns_find_program(name, out, len);
+
+	return ret ? zns_fail(
+			     err, ret,
+			     "%s %s is not installed beside this program nor in ../libexec/zns-criu: install package zns-criu or run make",
+			     what, name) :
+		     0;
+}
+
 int zns_find_znsctl(char *out, size_t len)
 {
 	char helper[PATH_MAX];

@@ -22,12 +22,10 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	const struct zns_daemon d = {
 		.name = "znsd", .argv = argv, .log = log, .ready_ms = READY_MS, .keeps = keeps
 	};
-	int ret = zns_find_program("znsd", prog, sizeof(prog));
+	int ret = zns_need_program("the broker", "znsd", prog, sizeof(prog), err);
 
 	if (ret)
-		return zns_fail(
-			err, ret,
-			"the broker znsd is not installed beside this program nor in ../libexec/zns-criu: install package zns-criu or run make");
+		return ret;
 	zns_uuid_format(dev->uuid, id);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", ZNS_READY_FD);
 	ret = zns_broker_path(dev->uuid, "log", log, sizeof(log));

@@ -48,11 +48,9 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	ret = zns_check_memory(p->name, err);
 	if (ret)
 		return ret;
-	ret = zns_find_program("zns-mem", prog, sizeof(prog));
+	ret = zns_need_program("the pager", "zns-mem", prog, sizeof(prog), err);
 	if (ret)
-		return zns_fail(
-			err, ret,
-			"the pager zns-mem is not installed beside this program nor in ../libexec/zns-criu: install package zns-criu or run make");
+		return ret;
 	snprintf(pid, sizeof(pid), "%d", (int)p->pid);
 	snprintf(dram, sizeof(dram), "%llu", (unsigned long long)p->dram);
 	snprintf(idle, sizeof(idle), "%llu", (unsigned long long)p->idle_s);

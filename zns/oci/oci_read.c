@@ -147,7 +147,7 @@ static int read_json(const struct ctl_oci_image *i, const struct ctl_oci_layer *
 /* Chooses the image in the index. */
 static struct json_object *choose(struct json_object *all, const char *tag, bool given)
 {
-	size_t nr = json_object_is_type(all, json_type_array) ? json_object_array_length(all) : 0;
+	size_t nr = zns_json_len(all);
 
 	for (size_t k = 0; k < nr; k++) {
 		struct json_object *m = json_object_array_get_idx(all, k);
@@ -176,16 +176,16 @@ static int take_layers(struct ctl_oci_image *i, struct json_object *manifest, st
 {
 	struct json_object *all = zns_json_get(manifest, "layers");
 	const char *name = note(manifest, CTL_OCI_NAME);
+	size_t nr = zns_json_len(all);
 	int ret = 0;
 
-	if (!json_object_is_type(all, json_type_array) || !json_object_array_length(all) ||
-	    json_object_array_length(all) > LAYERS_MAX)
+	if (!nr || nr > LAYERS_MAX)
 		return zns_fail(err, -EBADMSG, "its manifest has no layers, or more than %d",
 				LAYERS_MAX);
-	i->layers = calloc(json_object_array_length(all), sizeof(*i->layers));
+	i->layers = calloc(nr, sizeof(*i->layers));
 	if (!i->layers)
 		return zns_fail(err, -ENOMEM, "no memory for a list of layers");
-	for (size_t k = 0; k < json_object_array_length(all) && !ret; k++) {
+	for (size_t k = 0; k < nr && !ret; k++) {
 		struct json_object *d = json_object_array_get_idx(all, k);
 		const char *id = note(d, CTL_OCI_ID);
 		uint8_t uuid[ZNS_UUID_LEN];

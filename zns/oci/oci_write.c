@@ -317,9 +317,7 @@ static int old_index(const struct ctl_oci *o, struct json_object **out, struct z
 	else
 		ret = zns_json_parse(INDEX, text, len, out, err);
 	all = ret ? NULL : zns_json_get(*out, "manifests");
-	for (size_t i = 0;
-	     all && json_object_is_type(all, json_type_array) && i < json_object_array_length(all);
-	     i++) {
+	for (size_t i = 0; i < zns_json_len(all); i++) {
 		struct json_object *m = json_object_array_get_idx(all, i);
 		const char *tag = tag_of(m);
 

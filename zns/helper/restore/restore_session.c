@@ -246,28 +246,33 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-static int fetch(struct helper *h, struct packet *p, struct zns_err *err)
+/* The image that a request names. NULL: criu has opened none of that number, -EPROTO in @err. */
+static struct zns_rimage *opened_image(struct helper *h, const struct packet *p,
+				       struct zns_err *err)
 {
 	struct zns_rimage *img = h->chain ?
 					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
 					 NULL;
 
-	return img ? lazy_fetch(h, p, img, restore_flat(h, img), err) :
-		     zns_fail(
-			     err, -EPROTO,
-			     "criu asked for an image that it never opened: if criu and zns-helper are of the same build, report this with criu's log");
+	if (!img)
+		zns_fail(
+			err, -EPROTO,
+			"criu asked for an image that it never opened: if criu and zns-helper are of the same build, report this with criu's log");
+	return img;
+}
+
+static int fetch(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	struct zns_rimage *img = opened_image(h, p, err);
+
+	return img ? lazy_fetch(h, p, img, restore_flat(h, img), err) : -EPROTO;
 }
 
 static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = h->chain ?
-					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
-					 NULL;
+	struct zns_rimage *img = opened_image(h, p, err);
 
-	return img ? fill_start(h, p, img, restore_flat(h, img), err) :
-		     zns_fail(
-			     err, -EPROTO,
-			     "criu asked for an image that it never opened: if criu and zns-helper are of the same build, report this with criu's log");
+	return img ? fill_start(h, p, img, restore_flat(h, img), err) : -EPROTO;
 }
 
 /*

@@ -158,6 +158,9 @@ int zns_sync_parent(const char *path);
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
  */
 int zns_find_program(const char *name, char *out, size_t len);
+/* The same, with a line in @err if the program is missing. @what: "the broker" and the like. */
+int zns_need_program(const char *what, const char *name, char *out, size_t len,
+		     struct zns_err *err);
 /* The full path of znsctl, which may be in PREFIX/bin while the others are in
  * PREFIX/libexec/zns-criu. 0 or -errno */
 int zns_find_znsctl(char *out, size_t len);

@@ -132,10 +132,10 @@ static int start(struct zns_err *err)
 				      .log = log,
 				      .ready_ms = READY_MS,
 				      .keeps = zns_daemon_keeps };
-	int ret = zns_find_program(PROGRAM, prog, sizeof(prog));
+	int ret = zns_need_program("the keeper", PROGRAM, prog, sizeof(prog), err);
 
 	if (ret)
-		return zns_fail(err, ret, PROGRAM " is not installed beside this program");
+		return ret;
 	if ((size_t)snprintf(log, sizeof(log), "%s/" MK_DIR "/" MK_LOG, zns_run_dir()) >=
 	    sizeof(log))
 		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());

@@ -128,6 +128,13 @@ static bool has_room(const struct lane *l)
 	       l->wp + ZNS_PAGES_UNIT <= l->capacity;
 }
 
+int pages_all_busy(struct zns_err *err)
+{
+	return zns_fail(
+		err, -EAGAIN,
+		"dumps or restores use all dies that this memory context writes to: wait until they have ended");
+}
+
 void lane_write(struct lane *l)
 {
 	struct zns_pages *ps = l->ps;
@@ -136,9 +143,7 @@ void lane_write(struct lane *l)
 	while (!ret && l->done < l->n) {
 		ret = pages_step(ps, STEP_NS, &l->err);
 		if (!ret && l->busy)
-			ret = zns_fail(
-				&l->err, -EAGAIN,
-				"dumps or restores use all dies that this memory context writes to: wait until they have ended");
+			ret = pages_all_busy(&l->err);
 		if (!ret && ps->give_way)
 			ret = zns_fail(&l->err, -EAGAIN,
 				       "dumps or other contexts wait for zones of %s",

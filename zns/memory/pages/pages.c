@@ -348,9 +348,7 @@ static int put_all(struct zns_pages *ps, struct rest *r, struct zns_pages_ref *o
 			ret = judge(part, nr, err);
 			collect(r, part, nr, out);
 		} else {
-			ret = zns_fail(
-				err, -EAGAIN,
-				"dumps or restores use all dies that this memory context writes to: wait until they have ended");
+			ret = pages_all_busy(err);
 		}
 		if (ret && ret != -EAGAIN)
 			return ret;

@@ -146,5 +146,6 @@ void lanes_stop(struct zns_pages *ps);
 /* Writes the @l->n units from @l->units on. *@l->done: number of units that were written. */
 void lane_write(struct lane *l);
 void lane_let_go(struct lane *l); /* stops writing to its zone */
+int pages_all_busy(struct zns_err *err); /* -EAGAIN: no die is left to write to */
 
 #endif
